@@ -32,6 +32,9 @@ RankdError
 │   ├── FrozenWindow
 │   ├── WrongWindowState
 │   ├── NotSettled
+│   ├── UnknownReward
+│   ├── RewardWithdrawn
+│   ├── TooManyRewards
 │   ├── BoardDiffers
 │   ├── DropsScores
 │   ├── TooManySegmentValues
@@ -422,6 +425,36 @@ class NotSettled(Refused):
     def __init__(self, *, board: str, window: str, state: str) -> None:
         super().__init__(f"window {window!r} of board {board!r} is {state}, and not settled")
         self.board, self.window, self.state = board, window, state
+
+
+class UnknownReward(Refused):
+    """No reward of this window has this id."""
+
+    code = "unknown_reward"
+
+    def __init__(self, *, board: str, window: str, id: str) -> None:
+        super().__init__(f"there is no reward {id[:64]!r} of this window of board {board!r}")
+        self.board, self.window, self.id = board, window, id
+
+
+class RewardWithdrawn(Refused):
+    """The reward is void: another edition of the window was settled that does not give it."""
+
+    code = "reward_withdrawn"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"reward {id!r} was withdrawn")
+        self.id = id
+
+
+class TooManyRewards(Refused):
+    """A settlement would give more rewards than one append can record."""
+
+    code = "too_many_rewards"
+
+    def __init__(self, *, window: str, rewards_max: int) -> None:
+        super().__init__(f"the bands of window {window!r} give more than {rewards_max:,} rewards")
+        self.window, self.rewards_max = window, rewards_max
 
 
 class SubmissionKeyReused(Refused):

@@ -421,7 +421,58 @@ class CertificateBody(Read, gc=False, kw_only=True):
     submissions: int
     players: int
     standings_digest: str
+    rewards: int
+    """How many it gave, those that are withdrawn by now not counted."""
+    rewards_digest: str
+    """Empty if there are none."""
     top: list[Row]
+
+
+class Reward(OptionalFields, kw_only=True, gc=False):
+    """A gift to a player of a settled window."""
+
+    id: str
+    board: str
+    window: str
+    player: str | None
+    """null if the player is hidden to the reader."""
+    name: str | None
+    rank: int
+    """At the settlement that gave it."""
+    band: int
+    """The place of its band in the definition, counted from 0."""
+    edition: int
+    """The edition of the window that gave it."""
+    give: Any
+    amount: str | None
+    """With all of its digits."""
+    state: str
+    """``given``, ``claimed`` or ``withdrawn``."""
+    claimed: bool
+    claimed_at: str | None
+    """Also of a reward that was withdrawn after its claim."""
+
+
+class Rewards(Read, kw_only=True):
+    """Rewards of a settled window, band by band, the best first."""
+
+    board: str
+    window: str
+    state: str
+    """That of the window."""
+    total: int
+    """All rewards of the window, those that are withdrawn included."""
+    withdrawn: int
+    rewards: list[Reward]
+    next_cursor: str | None
+
+
+class RewardClaim(Reward, kw_only=True, gc=False):
+    """A reward after a claim."""
+
+    changed: bool
+    """False if it was claimed before."""
+    position: int
 
 
 class ComingStep(Struct, kw_only=True):

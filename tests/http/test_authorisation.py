@@ -61,6 +61,7 @@ DEFINITION = {
     "writes": "client",
     "public_corrections": True,
     "windows": ["all", "daily", "weekly", "monthly"],
+    "rewards": [{"ranks": [1, 1], "give": {"gold": 5}}],
     "rules": [{"rule": "first_score", "max": 10**6, "then": "hold"}],
 }
 
@@ -95,6 +96,8 @@ ROWS: dict[str, Row] = {
     "get_projection": _on_board(f"{_BOARD}/projection?rank=1"),
     "list_windows": _on_board(f"{_BOARD}/windows"),
     "get_certificate": _on_board(f"{_BOARD}/windows/monthly/certificate"),
+    "list_rewards": _on_board(f"{_BOARD}/windows/monthly/rewards"),
+    "claim_reward": _on_board(f"{_BOARD}/windows/monthly/rewards/{{reward}}:claim", scope="submit"),
     "get_schedule": _on_board(f"{_BOARD}/schedule"),
     "reset_window": _step("reset", "all"),
     "freeze_window": _step("freeze", "daily"),
@@ -229,23 +232,24 @@ async def askers(service: Whole, admin: str) -> list[Asker]:
     ]
 
 
-NO_NAMES = dict.fromkeys(("spare", "retraction", "operation", "review"), "x")
+NO_NAMES = dict.fromkeys(("spare", "retraction", "operation", "review", "reward"), "x")
 
 
 async def prepare(service: Whole, admin: str) -> dict[str, str]:
     """Put in order what the request before may have undone.
 
-    Return ids: of a spare key, a retraction, an operation and a review.
+    Return ids: of a spare key, a retraction, an operation, a review and a reward.
     """
     await service.told("PUT", "/v1/boards/global", DEFINITION, key=admin)
-    settling = {"window": "monthly", "reason": "a certificate"}
-    await service.told("POST", "/v1/boards/global:settle", settling, key=admin)
     await service.told("PUT", "/v1/players/p1", {"name": "Ada"}, key=admin)
     await service.told("POST", "/v1/boards/global/scores", SCORE, key=admin)
     await service.told("POST", "/v1/boards/global/scores", {**SCORE, "player": "p2"}, key=admin)
     spare = (await service.new_key("read", key=admin))["id"]
     retracting = "/v1/boards/global/retractions"
     retracted = await service.told("POST", retracting, {"player": "p2"}, key=admin)
+    settling = {"window": "monthly", "reason": "a certificate"}
+    await service.told("POST", "/v1/boards/global:settle", settling, key=admin)
+    given = await service.told("GET", f"{_BOARD}/windows/monthly/rewards", key=admin)
     asked = await service.ask(
         "POST", f"{retracting}?dry_run=true", {"player": "p1"}, key=admin, prefer="respond-async"
     )
@@ -258,6 +262,7 @@ async def prepare(service: Whole, admin: str) -> dict[str, str]:
         "retraction": str(retracted["position"]),
         "operation": operation,
         "review": held["review"],
+        "reward": given["rewards"][0]["id"],
     }
 
 
@@ -340,6 +345,35 @@ async def check_methods(service: Whole, row: Row, takes: set[str], asker: Asker)
 
 
 # ------------------------------------------------------------ what a cell cannot show
+
+
+def test_a_token_claims_its_own_rewards_on_any_board() -> None:
+    async def test() -> None:
+        async with whole(token=reader().read) as service:
+            admin = (await service.new_key("admin"))["key"]
+            reading = (await service.new_key("read", key=admin))["key"]
+            definition = {"rewards": [{"ranks": [1, 2], "give": 1}], "prize": True}
+            await service.told("PUT", "/v1/boards/shut", definition, key=admin)
+            for player in ("p1", "p2"):
+                body = {**SCORE, "player": player}
+                await service.told("POST", "/v1/boards/shut/scores", body, key=admin)
+            settling = {"window": "all", "reason": "the end"}
+            await service.told("POST", "/v1/boards/shut:settle", settling, key=admin)
+            path = "/v1/boards/shut/windows/all~1/rewards"
+            mine, other = (await service.told("GET", path, key=token("p1")))["rewards"]
+
+            async def claim(id: str, key: str) -> tuple[int, Any]:
+                answer = await service.ask("POST", f"{path}/{id}:claim", key=key)
+                told = answer.json()
+                return answer.status_code, told.get("code", told.get("changed"))
+
+            assert await claim(mine["id"], reading) == (403, "forbidden")
+            assert await claim(other["id"], token("p1")) == (404, "unknown_reward")
+            assert await claim(mine["id"], token("p1")) == (200, True)
+            assert await claim(mine["id"], token("p1")) == (200, False)
+            assert await claim(mine["id"], admin) == (200, False)
+
+    run(test())
 
 
 def test_a_token_submits_for_its_player_alone_and_where_players_may() -> None:

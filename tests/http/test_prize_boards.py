@@ -28,6 +28,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     with serving(tmp_path, "--port", "0", "--workers", "2", clock=clock) as served:
         connection = connect(served.port)
         definition = {"rule": "sum", "windows": ["all", "daily"], "prize": True}
+        definition["rewards"] = [{"ranks": [1, 1], "give": {"cup": 1}}]
         told(connection, "PUT", "/v1/boards/b", definition)
         connection.close()
         yield served
@@ -69,6 +70,13 @@ def test_a_certificate_is_printed_and_verified(served: Served, tmp_path: Path) -
         shown = told(second, "GET", f"/v1/boards/b/windows/{TODAY}/certificate")
         assert (shown["players"], shown["submissions"]) == (2, 2)
         assert [row["player"] for row in shown["top"]] == ["ann", "bob"]
+        path = f"/v1/boards/b/windows/{TODAY}/rewards"
+        (reward,) = told(second, "GET", path)["rewards"]
+        assert (shown["rewards"], reward["player"], reward["claimed"]) == (1, "ann", False)
+        for process, changed in ((second, True), (first, False)):
+            claim = told(process, "POST", f"{path}/{reward['id']}:claim")
+            assert (claim["changed"], claim["claimed"]) == (changed, True)
+            assert told(process, "GET", f"{path}?state=given")["rewards"] == []
     printed = run("window", "certificate", "b", TODAY, *url).out
     assert json.loads(printed)["standings_digest"] == shown["standings_digest"]
     file, data = tmp_path / "certificate.json", tmp_path / "data"

@@ -32,7 +32,12 @@ PLAYERS = (*PUBLIC, *HIDDEN)
 SCORES = dict(zip(PLAYERS, (20, 30, 10, 30, 25, 30), strict=True))
 FRIENDS = {"f-a-y": ["ann"], "ann": [*HIDDEN, "bob"], "bob": [*HIDDEN]}
 
-BOARD = {"windows": ["all", "daily"], "segments": ["region"], "writes": "client"}
+BOARD: dict[str, Any] = {
+    "windows": ["all", "daily"],
+    "segments": ["region"],
+    "writes": "client",
+    "rewards": [{"top_percent": 100, "give": 1}],
+}
 BOARDS = ("b", "global")
 PAGE = "/v1/boards/b/standings"
 
@@ -89,7 +94,11 @@ def asked_by(reads: Any) -> Iterator[tuple[str, str, Any]]:
         yield "GET", f"/v1/players?query={name.replace(' ', '%20')}&limit=1000", None
 
 
-ASKED = list(asked_by(READS))
+REWARDS = "/v1/boards/global/windows/daily:-1/rewards"
+ASKED = [
+    *asked_by(READS),
+    *(("GET", f"{REWARDS}{query}", None) for query in ("", "?player=e-v-e", "?player=f-a-y")),
+]
 
 
 def sent(method: str, target: str, body: Any, authorization: str | None) -> bytes:

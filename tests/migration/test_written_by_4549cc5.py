@@ -68,6 +68,7 @@ ADDED = (
 DEFAULTS: dict[str, Any] = {
     "expires": None,
     "public_corrections": False,
+    "rewards": [],
     "rules": [],
     "runs": None,
     "verifier": None,
@@ -180,6 +181,8 @@ def unordered(facts: list[dict[str, Any]]) -> list[str]:
             fact["position"] = None
         for name in ("address", "request_id"):  # Later ones name their request.
             fact.pop(name, None)
+            fact["body"].pop(name, None)
+        for name in ("opened", "closed"):  # Of a definition, which they belong to since.
             fact["body"].pop(name, None)
         definition = fact["body"].get("definition", {})
         for name, default in DEFAULTS.items():

@@ -212,6 +212,15 @@ class Authenticator:
             raise Unauthenticated
         return Permit(ANYBODY, math.inf)
 
+    def admit_claim(self, request: Request, board: str) -> Actor:
+        """Return the actor of a claim: a key that submits, or the token of any player.
+
+        A token claims on boards that take scores from servers only, too.
+        """
+        shown = request.headers.get(b"authorization", b"")
+        is_token = self._token is not None and shown.count(b".") == 2
+        return self.admit(request, "read" if is_token else "submit", board)
+
     def admission(self, request: Request, scope: Scope, board: str | None = None) -> Permit | None:
         """Return a permit for repetitions of a request, without counting; None if refused.
 

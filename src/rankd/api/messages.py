@@ -360,6 +360,15 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         "the window has not begun, or is over: this step does not lead from its state",
     ),
     errors.AttemptsExhausted: ProblemKind(422, "Attempts exhausted"),
+    errors.UnknownReward: ProblemKind(
+        404, "Unknown reward", "the window gave no reward with this id"
+    ),
+    errors.RewardWithdrawn: ProblemKind(
+        409, "Reward withdrawn", "another edition of the window was settled that does not give it"
+    ),
+    errors.TooManyRewards: ProblemKind(
+        409, "Too many rewards", "the bands of the window give more rewards than one settlement can"
+    ),
     errors.NotSettled: ProblemKind(
         404, "Not settled", "the standings of this window are not final: there is no certificate"
     ),

@@ -107,6 +107,7 @@ PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
     "operation": request_schemas.text(64, "The id of an operation."),
     "review": request_schemas.text(POSITION_DIGITS_MAX, "The id of a review."),
     "webhook": request_schemas.text(256, "The name of a webhook."),
+    "reward": request_schemas.text(64, "The id of a reward."),
 }
 
 ANY_PLAYER: request_schemas.Schema = {
@@ -257,7 +258,9 @@ def security_of(route: Route) -> list[dict[str, list[str]]]:
     """Return the accepted credentials: a key, a player's token, or none."""
     if route.scope is None:
         return []
-    submits = route.scope == "submit" and "score" in route.operation
+    submits = route.scope == "submit" and route.operation.endswith(
+        ("score", "scores", "claim_reward")
+    )
     if route.scope == "read" or submits or tag_of(route) in ("classic", "runs"):
         return [{"key": []}, {"player": []}]
     return [{"key": []}]

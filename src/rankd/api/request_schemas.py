@@ -45,6 +45,7 @@ from rankd.model.profile import (
     REASON_LENGTH_MAX,
     VISIBILITIES,
 )
+from rankd.model.rewards import GIVE_BYTES_MAX, REWARD_BANDS_MAX, REWARDS_MAX
 from rankd.model.rules import (
     RULES_MAX,
     SCORES_SEEN_MAX,
@@ -274,6 +275,52 @@ _RULE = fields(
     },
     ("rule", "then"),
 )
+_REWARD_BAND: Schema = {
+    "type": "object",
+    "description": "Places of a ranking, and what each of them gets.",
+    "properties": {
+        "ranks": maybe(
+            {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 1, "maximum": REWARDS_MAX},
+                "minItems": 2,
+                "maxItems": 2,
+                "description": "The first and the last rank.",
+            }
+        ),
+        "top_percent": maybe(
+            {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": 100,
+                "description": "Instead of ranks: the best part of all players.",
+            }
+        ),
+        "give": {"description": f"Any JSON of at most {GIVE_BYTES_MAX} bytes."},
+        "amount": maybe(
+            {
+                "anyOf": [
+                    {"type": "number", "exclusiveMinimum": 0},
+                    {"type": "string", "pattern": r"^(0|[1-9][0-9]{0,18})(\.[0-9]{1,9})?$"},
+                ],
+                "description": "Of each place. The last digit written is its smallest unit.",
+            }
+        ),
+        "share": maybe(
+            {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether tied players share the amounts of their places.",
+            }
+        ),
+        "window": maybe({"type": "string", "description": "The name of its windows; else all."}),
+    },
+    "oneOf": [
+        {"required": ["ranks"], "properties": {"ranks": {"type": "array"}}},
+        {"required": ["top_percent"], "properties": {"top_percent": {"type": "number"}}},
+    ],
+    "additionalProperties": False,
+}
 BOARD_DEFINITION = fields(
     "The rules of a board. Every field may be left out, or null, which means its default.",
     {
@@ -406,6 +453,14 @@ BOARD_DEFINITION = fields(
                 "type": "boolean",
                 "default": False,
                 "description": "Whether readers may list the corrections, without the players.",
+            }
+        ),
+        "rewards": maybe(
+            {
+                "type": "array",
+                "maxItems": REWARD_BANDS_MAX,
+                "items": _REWARD_BAND,
+                "description": "What a settled window gives to whom, one reward a player and band.",
             }
         ),
     },

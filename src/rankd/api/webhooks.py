@@ -8,7 +8,7 @@ from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import Route
 from rankd.core.engine import Engine
-from rankd.core.webhook_delivery import Delivery, event_id
+from rankd.core.webhook_delivery import Delivery
 from rankd.core.webhooks import Webhook
 from rankd.errors import FieldError, InvalidRequest, LedgerUnavailable, UnknownWebhook
 from rankd.model.facts import Position
@@ -105,10 +105,10 @@ async def replay_webhook(service: ServiceContext, request: Request) -> Response:
 
 
 async def list_deliveries(service: ServiceContext, request: Request) -> Response:
-    """Return the last deliveries of a webhook by this node, newest first.
+    """Return the last deliveries of a webhook, newest first.
 
-    They are kept in memory: after a start the list is empty, and of several nodes the one that
-    delivers has it.
+    The node that delivers has those of the moment, the others those that it has recorded, which it
+    does every ten seconds. After a start of a single node the list is empty.
     """
     service.auth.admit(request, "admin")
     if not isinstance(service.engine, Engine):
@@ -120,7 +120,7 @@ async def list_deliveries(service: ServiceContext, request: Request) -> Response
 def show_delivery(delivery: Delivery) -> schemas.DeliveryItem:
     """Return a delivery as answers show it."""
     return schemas.DeliveryItem(
-        id=event_id(delivery.event.position),
+        id=delivery.event.id,
         type=delivery.event.name,
         board=delivery.event.board,
         position=delivery.event.position,

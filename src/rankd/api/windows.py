@@ -24,6 +24,7 @@ from rankd.errors import (
     InvalidProfile,
     InvalidRequest,
     NotSettled,
+    TooManyRewards,
     UnknownBoard,
     UnknownWindow,
     WrongWindowState,
@@ -134,7 +135,14 @@ def _operator_route(verb: str, handler: Callable[..., Coroutine[Any, Any, Respon
         body=dict,
         writes=True,
         responses={200: schemas.WindowStep},
-        errors=(UnknownBoard, UnknownWindow, WrongWindowState, InvalidRequest, InvalidProfile),
+        errors=(
+            UnknownBoard,
+            UnknownWindow,
+            WrongWindowState,
+            TooManyRewards,
+            InvalidRequest,
+            InvalidProfile,
+        ),
     )
 
 

@@ -1,8 +1,9 @@
 """The lives of windows: list, schedule, reset, freeze and settle them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
+import msgspec
 
 from rankd.cli.board import windows_table
 from rankd.cli.options import Target, json_option, reaching
@@ -19,7 +20,12 @@ from rankd.cli.output import (
 if TYPE_CHECKING:
     from rankd import schemas
 
+    RewardState = Literal["given", "claimed", "withdrawn"]
+
 SCHEDULE_LENGTH_DEFAULT = 10
+
+REWARDS_TOGETHER = 1000
+"""Rewards of one request."""
 
 reason_option = click.option("--reason", required=True, help="Kept in the audit trail.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -131,6 +137,68 @@ def certificate(reach: Target, board: str, window: str) -> None:
     """
     with reach.client() as client:
         print_json(client.certificate(board, window))
+
+
+@window.command()
+@click.argument("board")
+@click.argument("window")
+@click.option("--player", help="Those of one player.")
+@click.option("--state", type=click.Choice(["given", "claimed", "withdrawn"]), help="In one state.")
+@click.option("--limit", type=click.IntRange(min=1), help="How many; all of them without.")
+@json_option
+@reaching()
+def rewards(
+    reach: Target,
+    board: str,
+    window: str,
+    player: str | None,
+    state: "RewardState | None",
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """List the rewards of a settled window."""
+    found: list[schemas.Reward] = []
+    some = min(limit or REWARDS_TOGETHER, REWARDS_TOGETHER)
+    with reach.client() as client:
+        page = client.rewards(board, window, player=player, state=state, limit=some)
+        found += page.rewards
+        while page.next_cursor is not None and (limit is None or len(found) < limit):
+            cursor = page.next_cursor
+            page = client.rewards(
+                board, window, player=player, state=state, cursor=cursor, limit=some
+            )
+            found += page.rewards
+    found = found[:limit]
+    if as_json:
+        print_json(msgspec.structs.replace(page, rewards=found, next_cursor=None))
+        return
+    if not found:
+        click.echo(f"{plain(page.window)} is {page.state}, and has no such rewards", err=True)
+        return
+    shown = table("id", "rank", "player", "amount", "give", "state", whole=["id"])
+    for one in found:
+        late = one.claimed and one.state == "withdrawn"
+        said = "withdrawn, claimed" if late else one.state
+        give = "" if one.give is None else msgspec.json.encode(one.give).decode()
+        add(shown, one.id, one.rank, one.player or "-", one.amount or "", give, said)
+    print_tables(shown)
+
+
+@window.command()
+@click.argument("board")
+@click.argument("window")
+@click.argument("reward")
+@json_option
+@reaching()
+def claim(reach: Target, board: str, window: str, reward: str, as_json: bool) -> None:
+    """Claim a reward of a settled window, once it was handed out."""
+    with reach.client() as client:
+        done = client.claim_reward(board, window, reward)
+    if as_json:
+        print_json(done)
+        return
+    said = f"{plain(done.id)} of {plain(done.player or '-')} is claimed"
+    click.echo(said if done.changed else f"{said}; it was before")
 
 
 def _show(done: "schemas.WindowStep", as_json: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from time import time
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -98,6 +98,8 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
+RewardState = Literal["given", "claimed", "withdrawn"]
+
 _read_done = reader_of(schemas.Done)
 _read_page = reader_of(schemas.Page)
 _read_found = reader_of(schemas.LookupResult)
@@ -107,6 +109,8 @@ _read_boards = reader_of(schemas.Boards)
 _read_windows = reader_of(schemas.Windows)
 _read_schedule = reader_of(schemas.WindowSchedule)
 _read_certificate = reader_of(schemas.CertificateBody)
+_read_rewards = reader_of(schemas.Rewards)
+_read_claim = reader_of(schemas.RewardClaim)
 _read_window_step = reader_of(schemas.WindowStep)
 _read_standing = reader_of(schemas.Standing)
 _read_projection = reader_of(schemas.Projection)
@@ -222,6 +226,52 @@ def certificate(board: str, window: str) -> Call[schemas.CertificateBody]:
     """Return the certificate of a settled window."""
     path = path_of("/v1/boards/{}/windows/{}/certificate", board, window)
     return Call(method="GET", path=path, read=_read_certificate, names={"board": board})
+
+
+def rewards(
+    board: str,
+    window: str,
+    *,
+    player: str | None = None,
+    state: RewardState | None = None,
+    cursor: str | None = None,
+    limit: int | None = None,
+) -> Call[schemas.Rewards]:
+    """Return the rewards of a settled window, band by band, the best first."""
+    path = path_of(
+        "/v1/boards/{}/windows/{}/rewards",
+        board,
+        window,
+        player=player,
+        state=state,
+        cursor=cursor,
+        limit=limit,
+    )
+    return Call(method="GET", path=path, read=_read_rewards, names={"board": board})
+
+
+def walk_rewards(
+    board: str,
+    window: str,
+    *,
+    state: RewardState | None = None,
+    limit: int = PAGE_LIMIT_MAX,
+) -> PagedList[schemas.Rewards, schemas.Reward]:
+    """Yield all rewards of a settled window."""
+
+    def from_there(cursor: str | None) -> Call[schemas.Rewards]:
+        return rewards(board, window, state=state, cursor=cursor, limit=limit)
+
+    def following(found: schemas.Rewards) -> Call[schemas.Rewards] | None:
+        return None if found.next_cursor is None else from_there(found.next_cursor)
+
+    return PagedList(from_there(None), lambda found: found.rewards, following)
+
+
+def claim_reward(board: str, window: str, id: str) -> Call[schemas.RewardClaim]:
+    """Claim a reward of a settled window. A second time nothing changes."""
+    path = path_of("/v1/boards/{}/windows/{}/rewards/{}:claim", board, window, id)
+    return Call(method="POST", path=path, read=_read_claim, names={"board": board})
 
 
 def _window_step(path: str, board: str, window: str, reason: str) -> Call[schemas.WindowStep]:

@@ -12,6 +12,7 @@ import msgspec
 from rankd.core.board_state import BoardState, SealedWindow
 from rankd.core.reader import Reader
 from rankd.core.recovery import Build, IndexHome, folded
+from rankd.core.settlement import rewards_digest_of
 from rankd.core.window_control import count_submissions, digest_of
 from rankd.errors import CertificateDiffers, FieldError, InvalidRequest, NotSettled
 from rankd.model.certificate import definition_digest
@@ -36,6 +37,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     submissions: int
     players: int
     standings_digest: str
+    rewards: int = 0
+    rewards_digest: str = ""
+    """Empty if there are none."""
 
 
 def certificate_of(page: BoardState, window: str, now: Instant) -> Certificate:
@@ -56,6 +60,8 @@ def certificate_of(page: BoardState, window: str, now: Instant) -> Certificate:
         submissions=settled.submissions,
         players=settled.players,
         standings_digest=settled.standings.hex(),
+        rewards=settled.rewards,
+        rewards_digest=settled.rewards_digest.hex(),
     )
 
 
@@ -95,6 +101,7 @@ async def check_certificate(
         raise CertificateDiffers(("board", "window"))
     reader = Reader(projector=shadow, clock=NoClock())
     digest = await digest_of(reader, certificate.board, certificate.window)
+    rewards = await rewards_digest_of(reader, certificate.board, sealed)
     first = Position(certificate.ledger_from)
     found: dict[str, Any] = {
         "edition": shadow.state.edition(certificate.board, certificate.window),
@@ -102,6 +109,8 @@ async def check_certificate(
         "submissions": await count_submissions(ledger, certificate.board, first, sealed.through),
         "players": digest.players,
         "standings_digest": digest.digest().hex(),
+        "rewards": rewards.rewards,
+        "rewards_digest": rewards.digest().hex(),
     }
     wrong = tuple(name for name, value in found.items() if getattr(certificate, name) != value)
     if wrong:

@@ -39,6 +39,15 @@ from rankd.core.recovery import (
     folded,
     recover,
 )
+from rankd.core.rewards import (
+    REWARDS_LISTED_DEFAULT,
+    REWARDS_LISTED_MAX,
+    Claim,
+    RewardClaims,
+    RewardFilter,
+    RewardPage,
+    list_rewards,
+)
 from rankd.core.rule_preview import RuleReplay, RulesPreview
 from rankd.core.runs import Runs
 from rankd.core.steady_clock import ClockOffset
@@ -54,6 +63,7 @@ from rankd.errors import (
     FieldError,
     Invalid,
     InvalidBoard,
+    InvalidRequest,
     LedgerUnavailable,
     PlayerBanned,
     RankdError,
@@ -76,6 +86,7 @@ from rankd.model.facts import (
     KeyRevoked,
     KeysUsed,
     NameSet,
+    OpenWindow,
     PersonErased,
     PlayerProfiled,
     Position,
@@ -122,6 +133,23 @@ Submit = Callable[[Sequence[ScoreSubmitted], HandedIn], None]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+
+def _definition(
+    page: BoardState | None, board: Board, actor: str | None, windows: tuple[OpenWindow, ...]
+) -> BoardDefined:
+    """Return the fact of a definition with the windows that are open from then on."""
+    if page is None:
+        return BoardDefined(board.name, board.definition(), actor, windows)
+    before, after = page.window_ids.values(), [one.window for one in windows]
+    return BoardRedefined(
+        board.name,
+        board.definition(),
+        actor,
+        windows,
+        opened=tuple(one for one in after if one not in before),
+        closed=tuple(one for one in before if one not in after),
+    )
 
 
 def _say_nothing(_progress: Progress) -> None:
@@ -187,6 +215,7 @@ class Engine(ReadEngine):
         self._windows = WindowControl(
             ledger, writer, self.reader, page=self._page, alone=self._defining
         )
+        self._claims = RewardClaims(ledger, writer, page=self._page)
         self.eraser = Eraser(ledger, writer)
         self._owned: set[asyncio.Task[Any]] = set()
         self.rebuilder: Rebuilder | None = None
@@ -338,9 +367,7 @@ class Engine(ReadEngine):
                 _refuse_past_expiry(board, now)
                 if page is not None and check is not None:
                     await check(page, now)
-                windows = windows_at(page, board, now)
-                kind = BoardDefined if page is None else BoardRedefined
-                fact = kind(board.name, board.definition(), actor, windows)
+                fact = _definition(page, board, actor, windows_at(page, board, now))
                 after = self.position
                 if await self._writer.record_after([fact], now=now, after=after) is not None:
                     return True
@@ -492,6 +519,42 @@ class Engine(ReadEngine):
     ) -> WindowResult:
         """Declare the standings of a window final. Raises as ``reset_window`` does."""
         return await self._own(self._windows.settle(name, WindowRequest.read(body, actor)))
+
+    async def rewards(
+        self,
+        name: str,
+        window: str,
+        *,
+        player: str | None = None,
+        state: str | None = None,
+        cursor: str | None = None,
+        limit: int = REWARDS_LISTED_DEFAULT,
+    ) -> RewardPage:
+        """Return a page of the rewards of a settled window. Raises UnknownWindow, InvalidRequest.
+
+        ``state`` is ``given``, ``claimed`` or ``withdrawn``.
+        """
+        chosen = RewardFilter.read(player, state, cursor)
+        if not 1 <= limit <= REWARDS_LISTED_MAX:
+            message = f"must be from 1 to {REWARDS_LISTED_MAX}"
+            raise InvalidRequest([FieldError("limit", message)])
+        now = self.ledger_time
+        return await list_rewards(self.state, self._ledger, name, window, now, chosen, limit)
+
+    async def claim_reward(
+        self,
+        name: str,
+        window: str,
+        id: str,
+        *,
+        actor: str | None = None,
+        player: str | None = None,
+    ) -> Claim:
+        """Claim a reward of a settled window once; ``player`` if that claims its own.
+
+        Raises UnknownWindow, UnknownReward, RewardWithdrawn and PlayerBanned.
+        """
+        return await self._own(self._claims.claim(name, window, id, actor=actor, player=player))
 
     # -------------------------------------------------------------------- submissions
 

@@ -28,6 +28,7 @@ from rankd.core.corrections import (
 from rankd.core.living_scores import LivingScores
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Barred, BarredRows, JudgedColumns, Reviews, barred_by, columns_of
+from rankd.core.reward_rows import REWARD_EVENTS, RewardFact, RewardRows, rows_after
 from rankd.core.used_runs import UsedRuns
 from rankd.core.webhooks import (
     EVENTS_DROPPED,
@@ -35,6 +36,8 @@ from rankd.core.webhooks import (
     WINDOW_EVENTS,
     Lease,
     Webhook,
+    deliveries_after,
+    place_of,
 )
 from rankd.errors import UnknownBoard
 from rankd.model.board import Board
@@ -45,6 +48,7 @@ from rankd.model.facts import (
     BoardExpired,
     BoardRedefined,
     BoardRetired,
+    DeliveryRecord,
     Edition,
     ExpiringKeyCreated,
     ExpiringScoreSubmitted,
@@ -61,6 +65,9 @@ from rankd.model.facts import (
     Recorded,
     RetractionUndone,
     ReviewDecided,
+    RewardClaimed,
+    RewardsGiven,
+    RewardsWithdrawn,
     ScoresExpired,
     ScoresRetracted,
     ScoreSubmitted,
@@ -119,9 +126,13 @@ class State:
         """The keys of signatures and runs that were not revoked, by their ids."""
         self.webhooks: dict[str, Webhook] = {}
         """By their names."""
+        self.deliveries: dict[str, tuple[DeliveryRecord, ...]] = {}
+        """Of webhooks, by their names: the last tries that a node has recorded, oldest first."""
         self.webhook_lease: Lease | None = None
         self.window_events: dict[Position, tuple[str, str]] = {}
         """The last events of windows with their boards, in the order of the ledger."""
+        self.rewards: dict[tuple[str, str], tuple[RewardRows, ...]] = {}
+        """Those of settled windows, by board and window, in the order of the ledger."""
         self.window_events_from = Position(0)
         """Every later event of a window is in ``window_events``."""
         self.locked = False
@@ -178,8 +189,10 @@ class State:
         state.refused, state.audit = self.refused.copy(), self.audit.copy()
         state.used_runs = self.used_runs.copy()
         state.signing_keys = dict(self.signing_keys)
+        state.deliveries = dict(self.deliveries)
         state.webhooks, state.window_events = dict(self.webhooks), dict(self.window_events)
         state.attempts, state.living = self.attempts.copy(), self.living.copy()
+        state.rewards = dict(self.rewards)
         state.erased, state.unredacted = dict(self.erased), dict(self.unredacted)
         state.visibility = dict(self.visibility)
         state.journal = None
@@ -441,7 +454,20 @@ class State:
         if position is not None and change.friends is None:
             self.assign("profiled_at", position)
 
-    def drop_events(self) -> None:
+    def forget_rewards(self, board: str, windows: Iterable[str] | None = None) -> None:
+        """Forget the rewards of some windows; of all windows of a board without."""
+        if windows is None:
+            windows = [window for name, window in self.rewards if name == board]
+        for window in windows:
+            if (board, window) in self.rewards:
+                self.remove("rewards", (board, window))
+
+    def note_event(self, position: Position, event: str, board: str) -> None:
+        """Note the place of events of a board's windows."""
+        self.put("window_events", position, (event, board))
+        self._drop_events()
+
+    def _drop_events(self) -> None:
         """Drop the oldest events of windows if there are too many.
 
         A savepoint does not bring them back: they can be read from the ledger again.
@@ -587,6 +613,8 @@ def _define(state: State, fact: BoardDefined, recorded: Recorded) -> None:
     board, position = Board.define(fact.board, fact.definition), recorded.position
     state.forget_segmented()
     page = state.change_board(fact.board)
+    if (place := place_of(fact, first=page is None)) is not None:
+        state.note_event(position, place, fact.board)
     state.reviews.declare(board, None if page is None else page.board, state.journal)
     if page is None:
         page = BoardState(board, position)
@@ -602,6 +630,7 @@ def _retire(state: State, fact: BoardRetired, _recorded: Recorded) -> None:
     if page is not None and page.is_retired_by(fact):
         state.remove("boards", fact.board)
         state.reviews.retire(fact.board, state.journal)
+        state.forget_rewards(fact.board)
         state.player_boards.retire(page.since)
         state.forget_segmented()
 
@@ -612,8 +641,22 @@ def _turn(state: State, fact: WindowTurn, recorded: Recorded) -> None:
     if page is not None and not page.is_stale(fact):
         page.turn(fact, recorded)
         if (event := WINDOW_EVENTS.get(type(fact))) is not None:
-            state.put("window_events", recorded.position, (event, fact.board))
-            state.drop_events()
+            state.note_event(recorded.position, event, fact.board)
+        if isinstance(fact, WindowDropped):
+            state.forget_rewards(fact.board, [fact.window])
+
+
+@state_handler(RewardsGiven, RewardsWithdrawn, RewardClaimed)
+def _change_rewards(state: State, fact: RewardFact, recorded: Recorded) -> None:
+    place, page = (fact.board, fact.window), state.boards.get(fact.board)
+    known = None if page is None else page.sealed.get(fact.window)
+    final = known is not None and known.state is WindowState.FINAL
+    settled = known.settled if known is not None and final else None
+    rows = rows_after(state.rewards.get(place, ()), recorded, settled)
+    if rows is not None:
+        state.put("rewards", place, rows)
+        if (event := REWARD_EVENTS.get(type(fact))) is not None:
+            state.note_event(recorded.position, event, fact.board)
 
 
 @state_handler(WindowsCorrected)
@@ -621,6 +664,7 @@ def _correct_windows(state: State, fact: WindowsCorrected, recorded: Recorded) -
     page = state.change_board(fact.board)
     if page is not None:
         page.correct(fact, recorded.position)
+        state.forget_rewards(fact.board, fact.removed)
 
 
 @state_handler(TimeCorrected)
@@ -666,6 +710,7 @@ def _set_webhook(state: State, fact: WebhookSet, recorded: Recorded) -> None:
 @state_handler(WebhookRemoved)
 def _remove_webhook(state: State, fact: WebhookRemoved, _recorded: Recorded) -> None:
     state.remove("webhooks", fact.name)
+    state.remove("deliveries", fact.name)
 
 
 @state_handler(WebhookRewound)
@@ -685,6 +730,10 @@ def _note_sent(state: State, fact: WebhooksSent, recorded: Recorded) -> None:
         known = state.webhooks.get(name)
         if known is not None and known.changed == progress.changed:
             state.put("webhooks", name, known.advanced(progress))
+    for name, tried in fact.deliveries.items():
+        if name in state.webhooks:
+            before = state.deliveries.get(name, ())
+            state.put("deliveries", name, deliveries_after(before, tried))
 
 
 @state_handler(KeyRevoked)

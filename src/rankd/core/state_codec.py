@@ -18,12 +18,14 @@ from rankd.core.corrections import PlayerState, Retraction
 from rankd.core.living_scores import LivingScore
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Decision, Review, Reviews, rule_state, saved_rules
+from rankd.core.reward_rows import RewardRows
 from rankd.core.state import State
 from rankd.core.webhooks import Lease, Webhook
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
 from rankd.model.facts import (
     SHARED_ATTRIBUTES_MAX,
+    DeliveryRecord,
     ExpiringKeyCreated,
     KeyCreated,
     OpenWindow,
@@ -47,6 +49,9 @@ POSITIONS_PER_FRAME = 65_536
 
 RUNS_PER_FRAME = 16_384
 """Some 400 kilobytes."""
+
+REWARDS_PER_FRAME = 64
+"""Facts that gave rewards: at most half a megabyte."""
 
 PLAYERS_PER_FRAME = 4_096
 """Encoding so many holds the interpreter for about a millisecond."""
@@ -186,6 +191,15 @@ class WebhooksFrame(msgspec.Struct, tag="webhooks", array_like=True):
     lease: Lease | None
     events: dict[Position, tuple[str, str]]
     events_from: Position
+    deliveries: dict[str, tuple[DeliveryRecord, ...]] = {}
+
+
+class RewardsFrame(msgspec.Struct, tag="rewards", array_like=True):
+    """Some rewards of one window, behind those before them."""
+
+    board: str
+    window: str
+    rewards: list[RewardRows]
 
 
 class UsedRunsFrame(msgspec.Struct, tag="used_runs", array_like=True):
@@ -243,6 +257,7 @@ Frame = (
     | RulesFrame
     | SigningKeysFrame
     | WebhooksFrame
+    | RewardsFrame
     | UsedRunsFrame
     | LivingScoresFrame
     | AttemptsFrame
@@ -282,6 +297,9 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     few += [ProfilesFrame([], [], piece) for piece in state.audit.pieces()]
     if state.webhooks or state.window_events:
         few.append(_note_webhooks(state))
+    for place, given in state.rewards.items():
+        parts = range(0, len(given), REWARDS_PER_FRAME)
+        few += [RewardsFrame(*place, list(given[at : at + REWARDS_PER_FRAME])) for at in parts]
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
     copied = dict(state.profiles), state.player_boards.copy(), state.attempts.copy()
     if state.living.ends:
@@ -382,6 +400,7 @@ def _note_webhooks(state: State) -> Frame:
         state.webhook_lease,
         dict(state.window_events),
         state.window_events_from,
+        dict(state.deliveries),
     )
 
 
@@ -455,10 +474,13 @@ def _read_frame(state: State, frame: Frame) -> None:
             _read_reviews(state.reviews, frame)
         case LivingScoresFrame(scores, ends):
             state.living.extend(scores, ends)
-        case WebhooksFrame(webhooks, lease, events, events_from):
+        case WebhooksFrame(webhooks, lease, events, events_from, deliveries):
+            state.deliveries = deliveries
             state.webhooks = {one.name: one for one in webhooks}
             state.webhook_lease, state.window_events = lease, events
             state.window_events_from = events_from
+        case RewardsFrame(board, window, rewards):
+            state.rewards[board, window] = (*state.rewards.get((board, window), ()), *rewards)
         case AttemptsFrame(board, window, players):
             state.attempts.extend(board, window, players)
         case VisibilityFrame(not_public):

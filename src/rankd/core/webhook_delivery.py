@@ -18,32 +18,28 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
+from rankd.core.events import EventReader, Occurrence
 from rankd.core.state import State
-from rankd.core.verifiers import held_submission
-from rankd.core.webhooks import EVENTS, HELD_EVENT, WINDOW_EVENTS, Event, Webhook
+from rankd.core.webhooks import DELIVERIES_KEPT_MAX, EVENTS, HELD_EVENT, Event, Webhook
 from rankd.core.writer import Writer
 from rankd.errors import FieldError, InvalidRequest, RankdError, UnknownWebhook
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME
 from rankd.model.facts import (
+    DeliveryRecord,
+    DeliveryState,
     Position,
-    Recorded,
-    ScoreSubmitted,
     WebhookProgress,
     WebhookRemoved,
     WebhookRewound,
     WebhookSet,
     WebhooksSent,
-    WindowOpened,
-    WindowSealed,
-    WindowSettled,
-    as_erased,
 )
 from rankd.model.urls import URL_FORM, valid_url
-from rankd.model.window import Instant, show_instant
+from rankd.model.window import Instant
 from rankd.ports import Ledger, Message, MessageSender
 from rankd.signatures import new_webhook_secret
 
@@ -53,12 +49,6 @@ WEBHOOK_BOARDS_MAX = 100
 """Names of boards that one webhook may have; ``*`` stands for all."""
 
 LOOK_SECONDS = 0.5
-
-EVENTS_TOGETHER = 256
-"""Events of one stream that are looked up at once."""
-
-FACTS_TOGETHER = 1_000
-"""Facts read at once where events have to be looked for in the ledger."""
 
 SEND_SECONDS_MAX = 15.0
 """Until an answer is complete; after that the event is tried again."""
@@ -78,126 +68,12 @@ RECORD_SECONDS, RECORD_SECONDS_MIN = 10.0, 1.0
 STOP_SECONDS = 2.0
 """How long the last progress may take to be recorded at the end."""
 
-DELIVERIES_KEPT_MAX = 100
-"""Deliveries of each webhook that are listed."""
+DELIVERIES_RECORDED_MAX = 20
+"""Tries of each webhook that one record has, for the other nodes: the last ones."""
 
 _log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-
-Wants = Callable[[str, str], bool]
-"""Whether an event of a board is wanted."""
-
-DeliveryState = Literal["delivered", "retrying", "stopped"]
-
-
-def event_id(position: Position) -> str:
-    """Return the id of an event, which is the same at each delivery."""
-    return f"evt_{position}"
-
-
-class Occurrence(NamedTuple):
-    """An event, and the fact that it is about."""
-
-    event: Event
-    recorded: Recorded
-
-
-class EventReader:
-    """Finds events after a position: their places in the state, their facts in the ledger."""
-
-    def __init__(
-        self, ledger: Ledger, state: Callable[[], State], checkpoint: Callable[[], Position]
-    ) -> None:
-        self._ledger, self._state, self.checkpoint = ledger, state, checkpoint
-
-    def has_more(self, after: Position, wants: Wants, boards: bool) -> bool:
-        """Whether there may be events after a position; ``boards`` for any board."""
-        state = self._state()
-        if after < state.window_events_from or next(self._windows(after, wants), None) is not None:
-            return True
-        return boards and bool(state.reviews.held.after(after, 1))
-
-    def _windows(self, after: Position, wants: Wants) -> Iterator[Position]:
-        """Return the places of wanted events of windows, newest first."""
-        for position, event in reversed(self._state().window_events.items()):
-            if position <= after:
-                return
-            if wants(*event):
-                yield position
-
-    async def next(self, after: Position, wants: Wants) -> tuple[list[Occurrence], Position]:
-        """Return some of the events after a position, and a position up to which they are all."""
-        state = self._state()
-        if after < state.window_events_from:
-            facts = await self._ledger.read(after=after, limit=FACTS_TOGETHER)
-            facts = [one for one in facts if one.position <= state.window_events_from]
-            through = facts[-1].position if facts else state.window_events_from
-        else:
-            places = [*self._windows(after, wants)][: -EVENTS_TOGETHER - 1 : -1]
-            places += state.reviews.held.after(after, EVENTS_TOGETHER)
-            places = sorted(places)[:EVENTS_TOGETHER]
-            facts = [one for place in places for one in await self._fact(place)]
-            through = places[-1] if places else after
-        found = (self._occurrence(one) for one in as_erased(facts, state.erased))
-        return [one for one in found if one and wants(one.event.name, one.event.board)], through
-
-    async def _fact(self, position: Position) -> Sequence[Recorded]:
-        return await self._ledger.read(after=Position(position - 1), limit=1)
-
-    def _occurrence(self, recorded: Recorded) -> Occurrence | None:
-        fact = recorded.fact
-        name = WINDOW_EVENTS.get(type(fact))
-        if isinstance(fact, ScoreSubmitted) and recorded.position in self._state().reviews.held:
-            name = HELD_EVENT
-        if name is None:
-            return None
-        board: str = fact.board  # type: ignore[attr-defined]
-        return Occurrence(Event(recorded.position, name, board), recorded)
-
-    def message(self, occurrence: Occurrence) -> dict[str, Any]:
-        """Return an event as receivers get it."""
-        event, recorded = occurrence
-        return {
-            "type": event.name,
-            "timestamp": show_instant(recorded.at),
-            "data": {"position": event.position, **self._data(recorded)},
-        }
-
-    def _data(self, recorded: Recorded) -> dict[str, Any]:
-        match recorded.fact:
-            case WindowOpened(board, window, start, end):
-                times = {"start": _show(start), "end": _show(end)}
-                return {"board": board, "window": window, **times}
-            case WindowSealed(board, window, _, reason):
-                return {"board": board, "window": window, "reason": reason}
-            case WindowSettled() as fact:
-                counts = {"players": fact.players, "submissions": fact.submissions}
-                place = {"board": fact.board, "window": fact.window, "edition": fact.edition}
-                return {**place, **counts, "reason": fact.reason}
-            case ScoreSubmitted() as fact:
-                return self._review(fact, recorded)
-            case _:
-                raise AssertionError(recorded.fact.kind)
-
-    def _review(self, fact: ScoreSubmitted, recorded: Recorded) -> dict[str, Any]:
-        state = self._state()
-        page, review = state.boards.get(fact.board), state.reviews.listed.get(recorded.position)
-        scores: dict[str, Any] = {"score": None, "delta": None}
-        if page is not None:
-            held = held_submission(recorded, page.board_at(recorded.position))
-            scores = {"score": held.score, "delta": held.delta}
-        return {
-            "board": fact.board,
-            "review": str(recorded.position),
-            "player": fact.player,
-            **scores,
-            "rules": [] if review is None else [one.rule for one in review.reasons],
-        }
-
-
-def _show(instant: Instant | None) -> str | None:
-    return None if instant is None else show_instant(instant)
 
 
 @dataclass(slots=True)
@@ -213,6 +89,19 @@ class Delivery:
     tried_at: Instant = 0
     next_try: Instant | None = None
 
+    @classmethod
+    def of(cls, record: DeliveryRecord) -> "Delivery":
+        """Return a delivery as a node has recorded it."""
+        event = Event(record.position, record.event, record.board, record.row)
+        tried = (record.status, record.problem, record.tried_at, record.next_try)
+        return cls(event, record.state, record.attempts, *tried)
+
+    def record(self) -> DeliveryRecord:
+        """Return it to be recorded."""
+        position, name, board, row = self.event
+        tried = (self.status, self.problem, self.tried_at, self.next_try)
+        return DeliveryRecord(position, name, board, row, self.state, self.attempts, *tried)
+
 
 class WebhookStream:
     """How far one webhook got in this process."""
@@ -220,7 +109,11 @@ class WebhookStream:
     def __init__(self, webhook: Webhook, deliveries: deque[Delivery]) -> None:
         self.webhook = webhook
         self.deliveries = deliveries
+        self.tried: dict[str, Delivery] = {}
+        """Deliveries that were tried since the last record, by the ids of their events."""
         self.cursor = webhook.cursor
+        self.part = webhook.part
+        """A position behind the cursor, and the row before which its events were delivered."""
         self.seen = webhook.cursor
         """No event that it wants is between the cursor and here."""
         self.failing_since, self.stopped = webhook.failing_since, webhook.stopped
@@ -231,12 +124,27 @@ class WebhookStream:
     @property
     def progress(self) -> WebhookProgress:
         """How far it got, to be recorded."""
-        return WebhookProgress(self.webhook.changed, self.cursor, self.failing_since, self.stopped)
+        changed, failing = self.webhook.changed, self.failing_since
+        part = self.part if self.part[0] > self.cursor else (Position(0), 0)
+        return WebhookProgress(changed, self.cursor, failing, self.stopped, part)
 
     @property
     def start(self) -> Position:
         """The position after which its next event is looked for."""
         return max(self.cursor, self.seen)
+
+    def is_done(self, event: Event) -> bool:
+        """Whether an event behind the cursor was delivered."""
+        position, row = self.part
+        return event.position == position and (event.row or 0) < row
+
+    def advance(self, occurrence: Occurrence) -> None:
+        """Note that an event was delivered."""
+        event = occurrence.event
+        if occurrence.last:
+            self.cursor = event.position
+        else:
+            self.part = event.position, (event.row or 0) + 1
 
     def delivery_of(self, event: Event) -> Delivery:
         """Return the delivery of an event, which goes on if it was tried before."""
@@ -246,12 +154,14 @@ class WebhookStream:
             or (self.deliveries[-1].state == "delivered")
         ):
             self.deliveries.append(Delivery(event))
+        self.tried[event.id] = self.deliveries[-1]
         return self.deliveries[-1]
 
 
 def progress_of(webhook: Webhook) -> WebhookProgress:
     """Return the recorded progress of a webhook."""
-    return WebhookProgress(webhook.changed, webhook.cursor, webhook.failing_since, webhook.stopped)
+    changed, failing = webhook.changed, webhook.failing_since
+    return WebhookProgress(changed, webhook.cursor, failing, webhook.stopped, webhook.part)
 
 
 class WebhookDelivery:
@@ -354,13 +264,15 @@ class WebhookDelivery:
         return webhook
 
     def deliveries(self, name: str) -> list[Delivery]:
-        """Return the last deliveries of this process for a webhook, newest first.
+        """Return the last deliveries of a webhook, newest first. Raises UnknownWebhook.
 
-        Raises UnknownWebhook.
+        Those of other nodes as far as they are recorded.
         """
         self.known(name)
         stream = self._streams.get(name)
-        return [] if stream is None else list(reversed(stream.deliveries))
+        if stream is not None and self._leads:
+            return list(reversed(stream.deliveries))
+        return [Delivery.of(one) for one in reversed(self._state.deliveries.get(name, ()))]
 
     def is_waiting(self, webhook: Webhook) -> bool:
         """Whether there are events that it did not get yet."""
@@ -413,7 +325,7 @@ class WebhookDelivery:
             if stream.task is None and time >= stream.due:
                 stream.task = asyncio.create_task(self._deliver(stream))
         pause = RECORD_SECONDS if busy else RECORD_SECONDS_MIN
-        if time - self._recorded_at >= pause and self._unrecorded():
+        if time - self._recorded_at >= pause and (self._unrecorded() or self._tried()):
             await self._record()
 
     def _is_busy(self, stream: WebhookStream) -> bool:
@@ -434,7 +346,8 @@ class WebhookDelivery:
             stream = self._streams.get(name)
             if stream is not None and self._leads and stream.webhook.changed == webhook.changed:
                 continue
-            kept: deque[Delivery] = deque(maxlen=DELIVERIES_KEPT_MAX)
+            recorded = map(Delivery.of, self._state.deliveries.get(name, ()))
+            kept = deque(recorded, maxlen=DELIVERIES_KEPT_MAX)
             if stream is not None:
                 self._drop(stream)
                 kept = stream.deliveries
@@ -477,19 +390,36 @@ class WebhookDelivery:
             if name in known and stream.progress != progress_of(known[name])
         }
 
+    def _tried(self) -> dict[str, tuple[DeliveryRecord, ...]]:
+        """Return the last tries that are not recorded yet, for other nodes."""
+        if not (self._ledger.shared and self._leads):
+            return {}
+        return {
+            name: tuple(
+                one.record() for one in list(stream.tried.values())[-DELIVERIES_RECORDED_MAX:]
+            )
+            for name, stream in self._streams.items()
+            if stream.tried and name in self._state.webhooks
+        }
+
     async def _record(self, seconds: float = LEASE_SECONDS) -> None:
         self._recorded_at = asyncio.get_running_loop().time()
         until = self._writer.now() + int(seconds * 1_000_000) if self._ledger.shared else 0
         progress = self._unrecorded() if self._leads else {}
-        await self._writer.put([WebhooksSent(self.node, until, progress)])
+        tried = self._tried()
+        for stream in self._streams.values():
+            stream.tried.clear()
+        await self._writer.put([WebhooksSent(self.node, until, progress, tried)])
 
     async def _deliver(self, stream: WebhookStream) -> None:
         try:
             found, through = await self.reader.next(stream.start, stream.webhook.wants)
             for occurrence in found:
+                if stream.is_done(occurrence.event):
+                    continue
                 if not self._holds() or not await self._post(stream, occurrence):
                     return
-                stream.cursor = occurrence.event.position
+                stream.advance(occurrence)
             stream.cursor = max(stream.cursor, through)
         except RankdError as exc:
             stream.due = asyncio.get_running_loop().time() + LOOK_SECONDS
@@ -502,8 +432,8 @@ class WebhookDelivery:
         """Try to deliver an event; return whether it was taken."""
         assert self.sender is not None
         webhook, event, now = stream.webhook, occurrence.event, self._writer.now()
-        body = _encode(self.reader.message(occurrence))
-        message = Message(webhook.url, event_id(event.position), body, webhook.secret.decode())
+        body = _encode(await self.reader.message(occurrence))
+        message = Message(webhook.url, event.id, body, webhook.secret.decode())
         time = now // 1_000_000
         result = await self.sender.send(message, time=time, seconds_max=SEND_SECONDS_MAX)
         taken = result.status is not None and 200 <= result.status < 300
@@ -588,8 +518,10 @@ class EventCallbacks:
 
     async def run(self) -> None:
         """Call functions until the engine stops."""
+        more = False
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(0 if more else LOOK_SECONDS)
+            more = False
             if not self._functions:
                 continue
             try:
@@ -599,13 +531,14 @@ class EventCallbacks:
                 continue
             for occurrence in found:
                 await self._call(occurrence)
+            more = bool(found)
 
     def _wants(self, event: str, _board: str) -> bool:
         return any(event == name for name, _ in self._functions.values())
 
     async def _call(self, occurrence: Occurrence) -> None:
         event = occurrence.event
-        message = {"id": event_id(event.position), **self._reader.message(occurrence)}
+        message = {"id": event.id, **await self._reader.message(occurrence)}
         for name, function in list(self._functions.values()):
             if name != event.name:
                 continue

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, exact_id
 from rankd.core.reader import Reader
+from rankd.core.settlement import settle_rewards
 from rankd.core.state import State
 from rankd.core.writer import Writer
 from rankd.errors import FieldError, InvalidRequest, LedgerUnavailable, WrongWindowState
@@ -179,15 +180,17 @@ class WindowControl:
             if sealed.state is WindowState.FINAL:
                 position = self._writer.projector.checkpoint
                 return self._result(name, decided, position, changed=False)
-            corrected = self._state.last_correction
+            corrected, since = self._state.last_correction, page.turned_since
             digest = await self._digest(name, id)
+            rewards = await settle_rewards(self._reader, self._ledger, self._state, sealed, since)
             first = await self._first_position(page, sealed.window)
             submissions = await self._count(name, first, sealed.through)
             async with self._alone, self._writer.turn():
                 now = await self._at_head()
                 after = self._writer.projector.checkpoint
                 page = self._state.page(name)
-                if self._state.last_correction != corrected or page.sealed.get(id) != sealed:
+                as_before = page.turned_since == since and page.sealed.get(id) == sealed
+                if self._state.last_correction != corrected or not as_before:
                     continue
                 fact = WindowSettled(
                     name,
@@ -202,8 +205,11 @@ class WindowControl:
                     asked.actor,
                     asked.reason,
                     page.turned_since,
+                    rewards=rewards.rewards,
+                    rewards_digest=rewards.digest,
                 )
-                answers = await self._writer.record_after([fact], now=now, after=after)
+                facts = [fact, *rewards.withdrawn, *rewards.given]
+                answers = await self._writer.record_after(facts, now=now, after=after)
                 if answers is not None:
                     return self._result(name, decided, answers[-1].position, changed=True)
         raise LedgerUnavailable("the window is corrected all the time; try again", applied="no")

@@ -31,6 +31,7 @@ from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
 from rankd.embedded.corrections import BoardCorrector, RanksCorrector
 from rankd.embedded.handles import BoardHandle, BoardRef, receipt_of
 from rankd.embedded.moments import Then, past_reader
+from rankd.embedded.rewards import BoardRewards
 from rankd.errors import (
     FieldError,
     InvalidPage,
@@ -55,7 +56,7 @@ from rankd.model.window import ListedWindow
 from rankd.progress import Show, showing
 
 
-class BoardWriter(BoardCorrector):
+class BoardWriter(BoardCorrector, BoardRewards):
     """The writes of a board, all awaited. Awaiting the handle defines a missing board."""
 
     def __await__(self) -> Generator[Any, None, Self]:

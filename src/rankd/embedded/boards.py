@@ -36,6 +36,7 @@ from rankd.embedded.async_api import (
 from rankd.embedded.corrections import BlockingBoardCorrector, BlockingRanksCorrector
 from rankd.embedded.handles import BoardHandle, BoardRef, OpenEngine, RanksHandle
 from rankd.embedded.moments import Then
+from rankd.embedded.rewards import BlockingBoardRewards
 from rankd.errors import FieldError, InvalidPage, LedgerUnavailable
 from rankd.model.facts import Position, Visibility
 from rankd.model.receipt import Receipt
@@ -379,12 +380,13 @@ class EngineThread:
             raise
 
 
-class Board(AnsweredBoard, BlockingBoardCorrector):
+class Board(AnsweredBoard, BlockingBoardCorrector, BlockingBoardRewards):
     """One board of an open engine. Threads may share it."""
 
     def __init__(self, thread: EngineThread, wanted: BoardRef) -> None:
         AnsweredBoard.__init__(self, wanted, thread.read, thread.reading)
         BlockingBoardCorrector.__init__(self, thread, self._board)
+        BlockingBoardRewards.__init__(self, thread, self._board)
         self._thread = thread
 
     def _answer_past(self, asked: Coroutine[Any, Any, T], /) -> T:

@@ -20,6 +20,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from rankd.errors import FieldError, InvalidBoard
+from rankd.model.json_values import encode_json, json_form
+from rankd.model.rewards import RewardBand, read_rewards
 from rankd.model.rules import (
     SUBMISSIONS_PER_MINUTE_MAX,
     Consequence,
@@ -231,6 +233,8 @@ class Board:
     """When the board is retired by itself; None for never."""
     public_corrections: bool = False
     """Whether its readers may list the corrections of it, without the players concerned."""
+    rewards: tuple[RewardBand, ...] = ()
+    """The gifts that a settled window makes."""
 
     # Worked out once, because every submission asks.
     width: int = field(init=False, repr=False, compare=False)
@@ -293,6 +297,7 @@ class Board:
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
             "expires": None if self.expires is None else show_instant(self.expires),
             "public_corrections": self.public_corrections,
+            "rewards": [band.definition() for band in self.rewards],
         }
 
     @property
@@ -479,6 +484,7 @@ _FIELDS = (
     "retention",
     "expires",
     "public_corrections",
+    "rewards",
 )
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -531,6 +537,12 @@ class _DefinitionReader:
         if value is not None and not isinstance(value, bool):
             self.refuse(path, "must be true or false")
         return value is True
+
+    def json(self, path: str, value: object, *, bytes_max: int) -> bytes | None:
+        encoded = encode_json(value, bytes_max=bytes_max)
+        if encoded is None:
+            self.refuse(path, json_form(bytes_max))
+        return encoded
 
     def integer(self, path: str, value: object, *, low: int, high: int) -> int | None:
         if value is None:
@@ -599,6 +611,7 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
         "retention": _read_retention(read, given.get("retention"), windows),
         "expires": _read_expiry(read, given.get("expires"), time_zone),
         "public_corrections": read.flag("public_corrections", given.get("public_corrections")),
+        "rewards": read_rewards(read, given.get("rewards"), [one.name for one in windows]),
     }
     if read.errors:
         raise InvalidBoard(read.errors)

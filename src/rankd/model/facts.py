@@ -495,7 +495,7 @@ class BoardDefined(AuditedFact, frozen=True):
     and go on, and those that open with it."""
 
 
-class BoardRedefined(BoardDefined, frozen=True):
+class BoardRedefined(BoardDefined, frozen=True, kw_only=True):
     """A new definition of a board, under which earlier refusals stay in force.
 
     A version of its own, and no field: a second ``board_defined.1`` of a board, as older ledgers
@@ -504,6 +504,11 @@ class BoardRedefined(BoardDefined, frozen=True):
 
     kind = "board_defined.2"
     refusals_final = True
+
+    opened: tuple[str, ...] = ()
+    """The ids of those of its windows that open with it."""
+    closed: tuple[str, ...] = ()
+    """The ids of the windows that it closes."""
 
 
 class BoardRetired(AuditedFact, frozen=True):
@@ -612,13 +617,8 @@ class WindowFrozen(WindowFact, AuditedFact, frozen=True):
     """As WindowOpened has it."""
 
 
-class WindowSettled(WindowFact, AuditedFact, frozen=True):
-    """The standings of a closed window are final, as an operator has declared them.
-
-    A correction of them makes another edition, which may be settled again.
-    """
-
-    kind = "window_settled.1"
+class SettledStandings(WindowFact, AuditedFact, frozen=True):
+    """The fields of WindowSettled before those of rewards."""
 
     board: str
     window: str
@@ -643,6 +643,101 @@ class WindowSettled(WindowFact, AuditedFact, frozen=True):
         """Return a key for each edition of each window of a definition."""
         key = f"{_OURS}window_settled:{self.window}:{self.since}:{self.edition}"
         return Identity(self.board, key)
+
+
+class WindowSettled(SettledStandings, frozen=True, kw_only=True):
+    """The standings of a closed window are final, as an operator has declared them.
+
+    A correction of them makes another edition, which may be settled again.
+    """
+
+    kind = "window_settled.1"
+
+    rewards: int = 0
+    """How many are in force from here on."""
+    rewards_digest: bytes = b""
+    """The digest of these, see ``model.certificate``."""
+
+
+class RewardsGiven(WindowFact, frozen=True):
+    """Players get one gift each: those of one band of a settled window, or some of them.
+
+    Recorded in the append of WindowSettled, behind it. A reward's id is made of the position of
+    this fact and the place of the player in it, counted from 0.
+    """
+
+    kind = "rewards_given.1"
+    about_player = True
+
+    board: str
+    window: str
+    edition: int
+    """That of the settlement."""
+    number: int
+    """The place of this fact among those of the settlement, counted from 0."""
+    band: int
+    """The place of the band in the definition, counted from 0."""
+    players: tuple[str, ...]
+    ranks: tuple[int, ...]
+    give: bytes | None = None
+    """JSON; absent if the band has an amount only."""
+    amounts: tuple[int, ...] = ()
+    """For each player, in the smallest unit; empty if the band has no amount."""
+    decimals: int = 0
+    """Of the amounts."""
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+    def identity(self) -> Identity | None:
+        """Return a key for each part of each settlement."""
+        place = f"{self.window}:{self.since}:{self.edition}:{self.number}"
+        return Identity(self.board, f"{_OURS}rewards_given:{place}")
+
+
+class RewardsWithdrawn(WindowFact, frozen=True):
+    """Rewards of an earlier settlement are void: another edition was settled that gives none.
+
+    Recorded in the append of WindowSettled, behind it.
+    """
+
+    kind = "rewards_withdrawn.1"
+    about_player = True
+
+    board: str
+    window: str
+    edition: int
+    """That of the settlement."""
+    given: Position
+    """Where they were given."""
+    rows: tuple[int, ...]
+    """Their places there, counted from 0."""
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+    def identity(self) -> Identity | None:
+        """Return a key for each fact that gave rewards and each settlement."""
+        place = f"{self.window}:{self.since}:{self.edition}:{self.given}"
+        return Identity(self.board, f"{_OURS}rewards_withdrawn:{place}")
+
+
+class RewardClaimed(AuditedFact, frozen=True):
+    """A reward was handed out. Without effect where it was withdrawn before."""
+
+    kind = "reward_claimed.1"
+    about_player = True
+    numerous = True
+    personal: ClassVar[Mapping[str, Any]] = {"address": None}
+
+    board: str
+    player: str
+    window: str
+    given: Position
+    row: int
+    actor: str | None = None
+
+    def identity(self) -> Identity | None:
+        """Return a key for each reward."""
+        return Identity(self.board, f"{_OURS}reward_claimed:{self.given}:{self.row}")
 
 
 class WrongTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -985,6 +1080,29 @@ class WebhookProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     failing_since: Instant | None = None
     stopped: bool = False
     """Whether the event after the cursor was given up, with all that follow."""
+    part: tuple[Position, int] = (Position(0), 0)
+    """A position behind the cursor, and how many of its events were delivered."""
+
+
+DeliveryState = Literal["delivered", "retrying", "stopped"]
+
+
+class DeliveryRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The last try to deliver an event to a webhook."""
+
+    position: Position
+    """Of the event."""
+    event: str
+    board: str
+    row: int | None
+    """The place of the event among those of its fact; None if that has no other."""
+    state: DeliveryState
+    attempts: int
+    status: int | None
+    """The status of the answer; None if there was none."""
+    problem: str | None
+    tried_at: Instant
+    next_try: Instant | None
 
 
 class WebhooksSent(Fact, frozen=True):
@@ -1001,6 +1119,8 @@ class WebhooksSent(Fact, frozen=True):
     """The end of the node's lease."""
     progress: dict[str, WebhookProgress] = {}
     """By the names of the webhooks."""
+    deliveries: dict[str, tuple[DeliveryRecord, ...]] = {}
+    """The last tries since the fact before, by the names of the webhooks: other nodes list them."""
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -1193,6 +1313,9 @@ FACTS: tuple[type[Fact], ...] = (
     WebhookRemoved,
     WebhookRewound,
     WebhooksSent,
+    RewardsGiven,
+    RewardsWithdrawn,
+    RewardClaimed,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -16,9 +16,7 @@ changed since the fact was recorded.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache
-from math import isfinite
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 import msgspec
@@ -46,6 +44,7 @@ from rankd.model.board import (
 )
 from rankd.model.facts import Attributes, ExpiringScoreSubmitted, ScoreSubmitted, shared_attributes
 from rankd.model.graphemes import is_visible
+from rankd.model.json_values import encode_json, json_form
 from rankd.model.rules import VERIFIER
 from rankd.model.runs import read_run_token
 from rankd.model.window import Instant, parse_duration
@@ -58,12 +57,6 @@ SUBMISSION_KEY_BYTES_MAX = 128
 
 METADATA_BYTES_MAX = 2048
 """As JSON. A few facts about the run, shown with it; replays belong in a store of their own."""
-
-METADATA_INTEGER_MIN, METADATA_INTEGER_MAX = -(2**63), 2**64 - 1
-"""The 64-bit range, signed or unsigned: JSON readers round larger numbers, each in its own way."""
-
-METADATA_DEPTH_MAX = 32
-"""Deeper than any honest table, and far from overflowing a JSON reader's stack."""
 
 ATTRIBUTES_MAX = 16
 """Twice the segments of a board, so that a game may send one set to all its boards."""
@@ -467,8 +460,6 @@ _MICROSECOND = timedelta(microseconds=1)
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-# Decimals are written as numbers: whoever reads JSON without losing digits hands us these.
-_to_json = msgspec.json.Encoder(order="deterministic", decimal_format="number").encode
 
 Errors = list[FieldError]
 
@@ -674,46 +665,10 @@ def _read_lives(value: object, path: str, errors: Errors) -> int:
 
 def read_metadata(value: object, path: str, errors: Errors) -> bytes:
     """Return metadata as JSON; add its faults to ``errors``."""
-    try:
-        encoded = _to_json(value)
-    except (TypeError, ValueError, RecursionError):
-        encoded = b""
-    if not 0 < len(encoded) <= METADATA_BYTES_MAX or not _is_json(value):
-        accepted = f"at most {METADATA_BYTES_MAX} bytes and {METADATA_DEPTH_MAX} levels"
-        beside = "whole numbers of 64 bits at most, no U+0000"
-        errors.append(FieldError(path, f"must be JSON of {accepted}, {beside}"))
-    return encoded
-
-
-def _is_json(value: object) -> bool:
-    """Whether this has one meaning in JSON for every reader, and every store can hold it.
-
-    An encoder is more obliging: it turns NaN into null. PostgreSQL keeps no U+0000.
-    """
-    level: list[object] = [value]
-    for _ in range(METADATA_DEPTH_MAX):
-        below: list[object] = []
-        for item in level:
-            match item:
-                case dict() if all(isinstance(name, str) for name in item):
-                    below += item.keys()
-                    below += item.values()
-                case list():
-                    below += item
-                case float() | Decimal() if isfinite(item):
-                    pass
-                case None | bool():
-                    pass
-                case int() if METADATA_INTEGER_MIN <= item <= METADATA_INTEGER_MAX:
-                    pass
-                case str() if "\x00" not in item:
-                    pass
-                case _:
-                    return False
-        if not below:
-            return True
-        level = below
-    return False
+    encoded = encode_json(value, bytes_max=METADATA_BYTES_MAX)
+    if encoded is None:
+        errors.append(FieldError(path, json_form(METADATA_BYTES_MAX)))
+    return encoded or b""
 
 
 def read_attributes(value: object, path: str, errors: Errors) -> Attributes:

@@ -18,6 +18,7 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
+    DeliveryRecord,
     Edition,
     ExpiringKeyCreated,
     ExpiringScoreSubmitted,
@@ -40,6 +41,9 @@ from rankd.model.facts import (
     Recorded,
     RetractionUndone,
     ReviewDecided,
+    RewardClaimed,
+    RewardsGiven,
+    RewardsWithdrawn,
     ScoreAdjusted,
     ScoresExpired,
     ScoresRetracted,
@@ -259,6 +263,16 @@ EVERYTHING = (
     WindowSealed("b", "daily:4", since=AFTER_ALL),
     WindowSettled("b", "daily:4", since=AFTER_ALL),
 )
+REWARDED = Position(len(EVERYTHING) + 1)
+EVERYTHING = (
+    *EVERYTHING,
+    RewardsGiven("b", "daily:4", 1, 0, 0, ("p", "q", "r"), (1, 2, 3), b"1", since=AFTER_ALL),
+    RewardsGiven("b", "daily:4", 2, 0, 0, ("p",), (1,), b"1", since=AFTER_ALL),
+    RewardClaimed("b", "p", "daily:4", REWARDED, 0),
+    RewardClaimed("b", "p", "daily:4", REWARDED, 9),
+    RewardsWithdrawn("b", "daily:4", 1, REWARDED, (0, 1), AFTER_ALL),
+    RewardClaimed("b", "q", "daily:4", REWARDED, 1),
+)
 EVERYTHING = (
     *EVERYTHING,
     ExpiringScoreSubmitted("b", "p", (1,), lives=5),
@@ -270,11 +284,13 @@ EVERYTHING = (
     VisibilitySet("p"),
     VisibilitySet("r", "anonymous"),
 )
+TRIED = DeliveryRecord(Position(9), "window.sealed", "b", None, "retrying", 1, 500, "wrong", 80, 90)
 FIRST_WEBHOOK = Position(len(EVERYTHING) + 1)
 EVERYTHING = (
     *EVERYTHING,
     WebhookSet("hook", "https://game.example/", ("window.sealed",), None, b"secret"),
     WebhooksSent("one", 90, {"hook": WebhookProgress(FIRST_WEBHOOK, Position(FIRST_WEBHOOK + 1))}),
+    WebhooksSent("one", 91, {}, {"hook": (TRIED, TRIED), "gone": (TRIED,)}),
     WebhooksSent("other", 99, {"hook": WebhookProgress(FIRST_WEBHOOK, Position(1))}),
     WebhookSet("hook", "https://game.example/new", ("window.opened",), ("b",), b"another"),
     WebhookRewound("hook", Position(3)),

@@ -15,6 +15,7 @@ from tests.unit.core.doubles import DAY, FaultyLedger, SetClock, SharedLedger, b
 from tests.webhook_receiver import Got, Receiver, receiving, response
 
 from rankd.adapters.http_sender import HttpSender
+from rankd.core import events as events_module
 from rankd.core import state as state_module
 from rankd.core import webhook_delivery as module
 from rankd.core import webhooks as webhooks_module
@@ -85,7 +86,7 @@ async def turn(rankd: Engine, clock: SetClock, days: int = 1) -> None:
 
 
 def ids(receiver: Receiver) -> list[int]:
-    return [int(got.headers["webhook-id"].removeprefix("evt_")) for got in receiver.got]
+    return [int(got.headers["webhook-id"].split("_")[1]) for got in receiver.got]
 
 
 def bodies(receiver: Receiver) -> list[dict[str, Any]]:
@@ -315,8 +316,8 @@ async def test_events_are_replayed_from_a_position() -> None:
         expected = await events_of(rankd)
         assert ids(receiver) == expected[-2:], "from its creation on"
         await rankd.webhooks.rewind("hook", Position(0))
-        await until(lambda: len(receiver.got) == 2 + len(expected))
-        assert ids(receiver) == expected[-2:] + expected
+        await until(lambda: len(receiver.got) == 3 + len(expected))
+        assert ids(receiver) == [*expected[-2:], 1, *expected], "that of the definition, too"
         await until(delivered(rankd))
         with pytest.raises(UnknownWebhook):
             await rankd.webhooks.rewind("other", Position(0))
@@ -327,7 +328,7 @@ async def test_events_that_are_no_longer_in_the_state_are_found_in_the_ledger(
 ) -> None:
     monkeypatch.setattr(state_module, "EVENTS_KEPT_MAX", 5)
     monkeypatch.setattr(state_module, "EVENTS_DROPPED", 2)
-    monkeypatch.setattr(module, "FACTS_TOGETHER", 3)
+    monkeypatch.setattr(events_module, "FACTS_TOGETHER", 3)
     clock = clock_now()
     async with receiving() as receiver, engine(clock=clock) as rankd:
         rules = [{"rule": "first_score", "max": 9, "then": "hold"}]
@@ -339,9 +340,126 @@ async def test_events_that_are_no_longer_in_the_state_are_found_in_the_ledger(
         await until(delivered(rankd))
         await rankd.webhooks.rewind("hook", Position(0))
         before = len(receiver.got)
-        await until(lambda: len(receiver.got) == before + 18)
+        await until(lambda: len(receiver.got) == before + 19)
         assert len(rankd.state.window_events) <= 5 and rankd.state.window_events_from
-        assert ids(receiver)[before:] == await events_of(rankd)
+        assert ids(receiver)[before:] == [1, *await events_of(rankd)]
+
+
+def keys(receiver: Receiver) -> list[str]:
+    return [got.headers["webhook-id"] for got in receiver.got]
+
+
+async def test_windows_that_a_definition_opens_and_closes_have_events() -> None:
+    clock = clock_now()
+    async with receiving() as receiver, engine(clock=clock) as rankd:
+        await put(rankd, receiver, events=["window.opened", "window.sealed"])
+        await rankd.define("b", {"windows": ["all", "daily"]})
+        await rankd.redefine("b", {"windows": ["all", "weekly", "monthly"]})
+        await rankd.redefine("b", {"windows": ["all", "weekly", "monthly"], "title": "T"})
+        await until(delivered(rankd))
+        found = [(one["type"], one["data"]["window"].split(":")[0]) for one in bodies(receiver)]
+        opened, closed = "window.opened", "window.sealed"
+        first = [(opened, "all"), (opened, "daily")]
+        assert found == [*first, (closed, "daily"), (opened, "weekly"), (opened, "monthly")]
+        assert keys(receiver) == ["evt_2_0", "evt_2_1", "evt_3_0", "evt_3_1", "evt_3_2"]
+        assert all(one["data"]["end"] for one in bodies(receiver)[3:])
+
+
+REWARDED = {"windows": ["daily"], "rewards": [{"top_percent": 100, "give": {"gems": 5}}]}
+PLAYERS = [f"p{number}" for number in range(7)]
+
+
+async def rewarded(rankd: Engine, clock: SetClock) -> str:
+    """Settle a window with a reward for each player; return its id."""
+    await rankd.define("b", REWARDED)
+    await rankd.submit("b", [(player, 9) for player in PLAYERS])
+    await turn(rankd, clock)
+    (window,) = rankd.state.boards["b"].sealed
+    await rankd.settle_window("b", {"window": window, "reason": "paid"})
+    return window
+
+
+async def test_each_reward_has_an_event_in_order() -> None:
+    clock = clock_now()
+    seen: list[dict[str, Any]] = []
+    async with receiving() as receiver, engine(clock=clock) as rankd:
+        rankd.callbacks.add("reward.given", lambda event: seen.append(dict(event)))
+        await put(rankd, receiver, events=["reward.given", "window.final", "reward.withdrawn"])
+        window = await rewarded(rankd, clock)
+        await until(delivered(rankd))
+        final, *given = bodies(receiver)
+        listed = (await rankd.rewards("b", window)).rewards
+        assert final["data"]["rewards"] == 7
+        assert [one["data"]["player"] for one in given] == PLAYERS
+        assert [one["data"]["reward"] for one in given] == [one.id for one in listed]
+        place = {"window": window, "edition": 1, "rank": 1, "band": 0, "board": "b"}
+        shown = given[0]["data"]
+        assert {**shown, **place, "give": {"gems": 5}, "amount": None} == shown
+        await until(lambda: len(seen) == 7)
+        assert [one.pop("id") for one in seen] == keys(receiver)[1:]
+        assert seen == given
+        await rankd.claim_reward("b", window, listed[1].id)
+        for player in PLAYERS[:2]:
+            await rankd.corrections.retract("b", {"player": player})
+        await rankd.settle_window("b", {"window": window, "reason": "cheats"})
+        await until(delivered(rankd))
+        void = [one["data"] for one in bodies(receiver) if one["type"] == "reward.withdrawn"]
+        expected = [("p0", False, listed[0].id), ("p1", True, listed[1].id)]
+        assert [(one["player"], one["claimed"], one["reward"]) for one in void] == expected
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_a_receiver_that_fails_amid_the_rewards_gets_each_once(
+    monkeypatch: pytest.MonkeyPatch, crash: bool
+) -> None:
+    """Also across a restart; only the event that was not taken comes twice."""
+    ledger, clock, tries = FaultyLedger(), clock_now(), [0]
+
+    def respond(_got: Got) -> bytes:
+        tries[0] += 1
+        return response(500 if tries[0] == 4 else 200)
+
+    async with receiving(respond) as receiver:
+        async with engine(ledger, clock) as rankd:
+            await put(rankd, receiver, events=["reward.given"])
+            if crash:
+                monkeypatch.setattr(module, "RETRY_SECONDS_MIN", 1e6)
+                monkeypatch.setattr(module, "RETRY_SECONDS_MAX", 1e6)
+            await rewarded(rankd, clock)
+            await until((lambda: rankd.webhooks.failed == 1) if crash else delivered(rankd))
+        if crash:
+            monkeypatch.setattr(module, "RETRY_SECONDS_MAX", 0.01)
+            async with engine(ledger, clock) as rankd:
+                assert rankd.state.webhooks["hook"].part[1] == 3
+                await until(delivered(rankd))
+    players = [one["data"]["player"] for one in bodies(receiver)]
+    assert players == [*PLAYERS[:4], *PLAYERS[3:]]
+    assert keys(receiver)[3] == keys(receiver)[4]
+
+
+async def test_every_node_lists_deliveries() -> None:
+    ledger, clock = SharedLedger(), clock_now()
+    async with (
+        receiving(lambda _: response(503)) as receiver,
+        engine(ledger, clock, manages=False) as other,
+        engine(ledger, clock) as one,
+    ):
+        await one.define("b", {"windows": ["daily"]})
+        await put(one, receiver)
+        await turn(one, clock)
+        await until(lambda: one.webhooks.failed > 1)
+
+        async def told() -> bool:
+            await other._writer.see_others()
+            return bool(other.webhooks.deliveries("hook"))
+
+        async with asyncio.timeout(60):
+            while not await told():  # noqa: ASYNC110 - another node's, which tells nobody
+                await asyncio.sleep(0.01)
+        (delivery,) = other.webhooks.deliveries("hook")
+        (mine,) = one.webhooks.deliveries("hook")
+        assert (delivery.event, delivery.status, delivery.state) == (mine.event, 503, "retrying")
+        assert delivery.attempts >= 1
 
 
 async def test_one_node_delivers_and_another_takes_over_when_it_dies(
@@ -419,7 +537,7 @@ async def test_a_webhook_is_changed_and_removed() -> None:
         ({"url": "ftp://game.example/"}, "url"),
         ({"url": "http://1.1.1.1/"}, "url"),
         ({"events": []}, "events"),
-        ({"events": ["reward.given"]}, "events"),
+        ({"events": ["reward.lost"]}, "events"),
         ({"events": ["player.overtaken"]}, "events"),
         ({"events": "window.opened"}, "events"),
         ({"boards": []}, "boards"),
@@ -482,4 +600,4 @@ async def test_functions_are_called_in_order_until_they_are_taken_out() -> None:
         await asyncio.sleep(0.05)
         assert len(seen) == 4
         with pytest.raises(ValueError, match=r"window\.opened"):
-            rankd.callbacks.add("reward.given", later)
+            rankd.callbacks.add("reward.lost", later)

@@ -154,7 +154,7 @@ def _check_handed_on(kind: type, awaited: type, name: str, monkeypatch: pytest.M
     ours: Any = object.__new__(kind)
     ours._answer, ours._board, ours._ranks = at_once, asked, asked
     ours._thread = ours._caller = SimpleNamespace(write=at_once)
-    ours._corrector = asked
+    ours._corrector = ours._rewards = asked
     remote = SimpleNamespace(reader=SimpleNamespace(immediate=False))
     ours._wanted = SimpleNamespace(there=lambda: remote)
     with monkeypatch.context() as patch:

@@ -509,6 +509,7 @@ def test_a_canonical_definition_writes_every_default_out() -> None:
         "retention": {},
         "expires": None,
         "public_corrections": False,
+        "rewards": [],
     }
 
 

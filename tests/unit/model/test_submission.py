@@ -9,6 +9,7 @@ import pytest
 from rankd.errors import FieldError, Invalid, InvalidSubmission, ScoreOutOfBounds
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board
 from rankd.model.facts import ScoreSubmitted, decode, encode
+from rankd.model.json_values import JSON_DEPTH_MAX
 from rankd.model.submission import (
     ATTRIBUTE_TEXT_BYTES_MAX,
     ATTRIBUTES_MAX,
@@ -16,7 +17,6 @@ from rankd.model.submission import (
     COLUMNS_CHANGED,
     DELTA_UNSUPPORTED,
     METADATA_BYTES_MAX,
-    METADATA_DEPTH_MAX,
     OUT_OF_BOUNDS,
     OVERFLOW,
     PLAYER_ID_BYTES_MAX,
@@ -374,7 +374,7 @@ def endless() -> object:
     "metadata",
     [
         "x" * (METADATA_BYTES_MAX - 1),
-        nested(METADATA_DEPTH_MAX),
+        nested(JSON_DEPTH_MAX),
         nested(100_000),
         endless(),
         float("nan"),
@@ -400,7 +400,7 @@ def test_metadata_that_json_cannot_say_or_nobody_should_read_is_refused(metadata
 
 
 def test_metadata_may_be_as_deep_as_its_bound() -> None:
-    assert submission(score=1, metadata=nested(METADATA_DEPTH_MAX - 1)).metadata is not None
+    assert submission(score=1, metadata=nested(JSON_DEPTH_MAX - 1)).metadata is not None
 
 
 def test_attributes_are_few_and_small() -> None:
