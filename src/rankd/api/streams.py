@@ -198,8 +198,6 @@ class StreamHub:
         self._task: asyncio.Task[None] | None = None
         self._reviewed: tuple[object, ...] = ()
         self._expiry = 0.0
-        self._private = 0
-        """Subscriptions of players, each of which may see a world of its own."""
         self._ended = False
 
     def __len__(self) -> int:
@@ -265,7 +263,6 @@ class StreamHub:
         self._subscriptions.add(subscription)
         if subscription.request.player is not None:
             self._followed.add(subscription.request.board)
-        self._private += subscription.permit.actor.player is not None
         subscription.view.subscriptions.add(subscription)
         self._idle.pop(subscription.view, None)
         self._expiry = min(self._expiry or subscription.permit.until, subscription.permit.until)
@@ -276,7 +273,6 @@ class StreamHub:
         """Forget a subscription."""
         if subscription in self._subscriptions:
             self._subscriptions.discard(subscription)
-            self._private -= subscription.permit.actor.player is not None
             self._leave(subscription)
 
     def _leave(self, subscription: Subscription) -> None:
@@ -333,7 +329,7 @@ class StreamHub:
         """Read the rankings that changed, and send the changes."""
         log = self._log()
         changed = log.take()
-        if self._needs_review(changed):
+        if self._needs_review():
             self._review()
         feeds = [feed for feed in self._feeds.values() if feed.is_watched]
         due = [feed for feed in feeds if feed.is_due(changed)]
@@ -394,12 +390,12 @@ class StreamHub:
 
     # ------------------------------------------------------------------- still allowed
 
-    def _needs_review(self, changed: set[str | None]) -> bool:
+    def _needs_review(self) -> bool:
+        """Whether keys, states or visibility changed, or a permit expired."""
         state = self._service.rankd.state
         before = self._reviewed
         self._reviewed = (id(state), state.revision, bool(state.visibility))
-        touched = self._private > 0 and bool(changed) and bool(state.player_states)
-        return self._reviewed != before or touched or time() >= self._expiry
+        return self._reviewed != before or time() >= self._expiry
 
     def _review(self) -> None:
         """Check all credentials again, and move subscriptions that see another world now."""

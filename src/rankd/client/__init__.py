@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rankd._version import __version__
-from rankd.client import calls, corrections
+from rankd.client import calls, corrections, streams
 from rankd.client.calls import BATCH_SCORES, Call, Item, PagedList, Result
 from rankd.client.corrections import LongCall
 from rankd.client.responses import (
@@ -36,7 +36,6 @@ from rankd.client.streams import (
     LiveBoard,
     read_events,
     resumed,
-    stream,
 )
 from rankd.errors import RankdError, count
 from rankd.http_client import (
@@ -313,7 +312,8 @@ class Client:
     distribution = _calling(calls.distribution)
     standings = _calling(calls.standings)
     walk = _walking(calls.walk)
-    stream = _streaming(stream)
+    stream = _streaming(streams.stream)
+    ticket = _calling(streams.ticket)
     history = _calling(calls.history)
     rank_history = _calling(calls.rank_history)
     walk_history = _walking(calls.walk_history)
@@ -541,7 +541,8 @@ class AsyncClient:
     distribution = _awaiting(calls.distribution)
     standings = _awaiting(calls.standings)
     walk = _iterating(calls.walk)
-    stream = _streaming_async(stream)
+    stream = _streaming_async(streams.stream)
+    ticket = _awaiting(streams.ticket)
     history = _awaiting(calls.history)
     rank_history = _awaiting(calls.rank_history)
     walk_history = _iterating(calls.walk_history)

@@ -11,7 +11,7 @@ import msgspec
 
 from rankd import schemas
 from rankd.client.calls import Call
-from rankd.client.serialization import path_of
+from rankd.client.serialization import body_of, path_of, reader_of
 from rankd.http_client import HttpResponse
 
 Event = schemas.StreamState | schemas.StreamChange | schemas.Overtaken | schemas.WindowChanged
@@ -23,6 +23,9 @@ SILENCE_SECONDS = 60.0
 
 EVENT_BYTES_MAX = 64 << 20
 """Of one event."""
+
+
+_read_ticket = reader_of(schemas.TicketBody)
 
 
 def _decoder(kind: type[Event]) -> Callable[[str], Event]:
@@ -67,7 +70,14 @@ def _fields(block: str) -> Iterator[tuple[str, str]]:
             yield name, value.removeprefix(" ")
 
 
-def stream(
+def ticket(board: str | None = None) -> Call[schemas.TicketBody]:
+    """Return a ticket for one stream, for a browser. A key that is for some boards names one."""
+    return Call(
+        method="POST", path="/v1/tickets", read=_read_ticket, body=body_of(board=board), names={}
+    )
+
+
+def stream(  # noqa: PLR0913 - which part of which ranking
     board: str,
     *,
     top: int | None = None,
@@ -75,6 +85,7 @@ def stream(
     around: int | None = None,
     window: str | None = None,
     segment: str | None = None,
+    ticket: str | None = None,
 ) -> Call[HttpResponse]:
     """Yield the state of the top of a board, and then each change, without end.
 
@@ -90,6 +101,7 @@ def stream(
         around=around,
         window=window,
         segment=segment,
+        ticket=ticket,
     )
     names = {"board": board, "window": window, "player": player}
     return Call(
