@@ -60,6 +60,8 @@ class Row(OptionalFields, gc=False):
     """Its unique place, every entry counted, on boards with shared ranks."""
     anonymous: bool | UnsetType = UNSET
     """True for a player that is hidden to the reader."""
+    raw_score: Score | UnsetType = UNSET
+    """The score as it was recorded, on boards with decay."""
 
 
 class Page(OptionalFields, gc=False):
@@ -83,6 +85,8 @@ class Page(OptionalFields, gc=False):
     """How many entries the requested range of scores has; ``total`` is that of the ranking."""
     edition: int | UnsetType = UNSET
     """The edition of a closed window, if one was requested."""
+    server_time: str | UnsetType = UNSET
+    """The time whose scores are shown, on boards with decay."""
 
 
 class StreamState(OptionalFields, gc=False, kw_only=True):
@@ -209,6 +213,10 @@ class Standing(OptionalFields, gc=False):
     """Its unique place, every entry counted, on boards with shared ranks."""
     edition: int | UnsetType = UNSET
     """The edition of a closed window, if one was requested."""
+    raw_score: Score | UnsetType = UNSET
+    """The score as it was recorded, on boards with decay."""
+    server_time: str | UnsetType = UNSET
+    """The time whose score is shown, on boards with decay."""
 
 
 class LookupResult(Read, gc=False, kw_only=True):
@@ -222,6 +230,8 @@ class LookupResult(Read, gc=False, kw_only=True):
     not_found: list[str]
     state: str = "open"
     opens_at: str | UnsetType = UNSET
+    server_time: str | UnsetType = UNSET
+    """The time whose scores are shown, on boards with decay."""
 
 
 class Lookup(Struct, forbid_unknown_fields=True):
@@ -243,6 +253,8 @@ class Projection(Read, gc=False, kw_only=True):
     columns: dict[str, Score] | UnsetType = UNSET
     state: str = "open"
     opens_at: str | UnsetType = UNSET
+    server_time: str | UnsetType = UNSET
+    """The time whose scores are counted, on boards with decay."""
 
 
 class ScoreRange(Struct):
@@ -268,6 +280,8 @@ class Distribution(Read, gc=False, kw_only=True):
     """By the share of the players, as text, the score that so many do not exceed."""
     state: str = "open"
     opens_at: str | UnsetType = UNSET
+    server_time: str | UnsetType = UNSET
+    """The time whose scores are counted, on boards with decay."""
 
 
 class OnBoard(OptionalFields, gc=False):
@@ -283,6 +297,10 @@ class OnBoard(OptionalFields, gc=False):
     """The window's state."""
     ordinal: int | UnsetType = UNSET
     """Its unique place, every entry counted, on boards with shared ranks."""
+    raw_score: Score | UnsetType = UNSET
+    """The score as it was recorded, on boards with decay."""
+    server_time: str | UnsetType = UNSET
+    """The time whose score is shown, on boards with decay."""
 
 
 class Everywhere(Read, gc=False, kw_only=True):
@@ -305,6 +323,8 @@ class InWindow(OptionalFields, gc=False):
     verdict: str
     columns: Mapping[str, Score | None] | UnsetType = UNSET
     """Every column by its name, on boards with more than one; null where there is no entry."""
+    raw_score: Score | UnsetType = UNSET
+    """The score as it was recorded, on boards with decay."""
 
 
 class Receipt(OptionalFields, gc=False):
@@ -335,6 +355,8 @@ class Receipt(OptionalFields, gc=False):
     """The id of its review, if it is held."""
     expires_at: str | UnsetType = UNSET
     """When it counts no more, of a submission with ``lives``."""
+    raw_score: Score | UnsetType = UNSET
+    """The score as it was recorded, on boards with decay."""
 
 
 class Batch(Struct, forbid_unknown_fields=True):

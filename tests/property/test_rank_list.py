@@ -37,7 +37,7 @@ if PURE:
 native: Any = native_part("rankd.rank._ranklist")
 
 TOP = 2**64 - 1
-WIDTHS = [16, 24, 32, 40]
+WIDTHS = [16, 24, 32, 40, 48]
 
 # Prefixes of one another, characters of every width, ids stored in the record and apart from it.
 IDS = st.sampled_from(

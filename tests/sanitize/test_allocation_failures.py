@@ -152,7 +152,7 @@ def test_intern_in_the_place_of_a_removed_id() -> None:
 
 
 @pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("width", [16, 40])
+@pytest.mark.parametrize("width", [16, 40, 48])
 def test_the_first_put(width: int, dense: bool) -> None:
     first = try_every_refusal(
         lambda: world(spare=1, width=width, dense=dense),

@@ -41,7 +41,7 @@ BY_ACCEPT: Header = (b"vary", b"accept")
 
 SCORES = frozenset(
     (
-        *("score", "previous_score", "new_score", "delta", "raw_delta"),
+        *("score", "raw_score", "previous_score", "new_score", "delta", "raw_delta"),
         *("columns", "previous_columns", "scores", "raw_scores"),
         *("score_min", "score_max", "gain_per_minute_max"),
         *("observed", "limit"),
@@ -151,11 +151,22 @@ def row(standing: Standing, board: Board) -> schemas.Row:
         UNSET if standing.place is None else standing.place,
         ordinal_of(standing),
         _anonymous(standing.player),
+        raw_of(standing.raw, standing.decimals),
     )
 
 
 def _anonymous(player: str) -> bool | UnsetType:
     return True if player == ANONYMOUS else UNSET
+
+
+def raw_of(raw: int | None, decimals: int) -> schemas.Score | UnsetType:
+    """Return a score as it was recorded, on boards with decay, else UNSET."""
+    return UNSET if raw is None else shown_score(raw, decimals)
+
+
+def server_time(at: Instant | None) -> str | UnsetType:
+    """Return the time whose scores are shown, on boards with decay, else UNSET."""
+    return UNSET if at is None else show_instant(at)
 
 
 def ordinal_of(standing: Standing) -> int | UnsetType:
@@ -196,9 +207,12 @@ def page_and_tag(found: Page, board: Board, *, stale: bool = False) -> tuple[byt
 
 def _fill_page(found: Page, rows: bytes, stale: bool) -> bytes:
     counted = found.in_range is not None
-    form = _page_form(found.ranking, found.state, found.opens_at, counted, found.edition)
+    decays = found.at is not None
+    form = _page_form(found.ranking, found.state, found.opens_at, counted, found.edition, decays)
     cursors = found.next_cursor, found.prev_cursor
-    columns = found.total, found.as_of, _BOOLEANS[stale], rows, *cursors
+    columns: Columns = (found.total, found.as_of, _BOOLEANS[stale], rows, *cursors)
+    if found.at is not None:
+        return form.fill_one((*columns, found.in_range, show_instant(found.at)))
     return form.fill_one((*columns, found.in_range) if counted else columns)
 
 
@@ -212,6 +226,7 @@ def _page_form(
     opens_at: Instant | None,
     counted: bool,
     edition: int | None,
+    decays: bool,
 ) -> Form:
     shape = schemas.Page(
         ranking.board,
@@ -228,6 +243,7 @@ def _page_form(
         opening(opens_at),
         placeholder(PlaceholderKind.NUMBER, 6) if counted else UNSET,
         UNSET if edition is None else edition,
+        placeholder(PlaceholderKind.TEXT, 7) if decays else UNSET,
     )
     return Form(parts_of(shape))
 
@@ -248,7 +264,8 @@ def array_of(items: bytes) -> bytes:
 def rows_of(found: Page, board: Board) -> bytes:
     """Return the entries of a page as JSON, the same as of ``row``."""
     order, count = found.order, len(found.players)
-    if found.hides_players or found.decimals or len(order.directions) > 1 or not count:
+    whole = found.decimals == 0 and len(order.directions) == 1 and found.at is None
+    if found.hides_players or not whole or not count:
         return schemas.encode(_rows(found, board))
     counted, beside = isinstance(found.ranks, range), found.metadata is not None
     ranks = found.ranks[0] if counted else found.ranks
@@ -285,7 +302,7 @@ def _row_form(
 def found_now(where: RankingView, found: LookupColumns) -> bytes | None:
     """Return looked-up players as JSON; None if a template cannot render them."""
     order = where.terms.order
-    if where.terms.board.decimals or len(order.directions) > 1:
+    if where.terms.board.decimals or len(order.directions) > 1 or order.decays:
         return None
     players, names, (ranks, keys, beside, total, as_of), ranked, ordinals = found
     columns: Columns = (ranks, players, names, keys, beside, 1)
@@ -324,9 +341,8 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
     if found.metadata is not None:
         beside = [None if one is None else Raw(one) for one in found.metadata]
     places: Sequence[int | UnsetType] = found.ordinals or [UNSET] * len(found.players)
-    columns = zip(
-        found.ranks, found.players, found.names, found.scores, beside, places, strict=True
-    )
+    scores = zip(found.scores, found.raw_scores, strict=True)
+    columns = zip(found.ranks, found.players, found.names, scores, beside, places, strict=True)
     return [
         schemas.Row(
             rank,
@@ -339,8 +355,9 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
             UNSET,
             place,
             _anonymous(player),
+            raw_of(raw, decimals),
         )
-        for rank, player, name, scores, under, place in columns
+        for rank, player, name, (scores, raw), under, place in columns
     ]
 
 
@@ -364,21 +381,28 @@ def one(standing: Standing, where: RankingView) -> schemas.Standing:
         columns=columns_of(standing.scores, where.terms.board, standing.decimals),
         state=where.holding(standing.total).state,
         ordinal=ordinal_of(standing),
+        raw_score=raw_of(standing.raw, standing.decimals),
+        server_time=server_time(standing.at),
     )
 
 
 def ranked(
-    place: Ranked, where: RankingView, player: str, name: str | None, shared: int | None
+    place: Ranked,
+    where: RankingView,
+    player: str,
+    name: str | None,
+    shared: int | None,
+    at: Instant | None,
 ) -> schemas.Standing:
     """Return the same as ``one``, directly from the index's result.
 
-    ``shared`` is the rank if the board shares ranks.
+    ``shared`` is the rank if the board shares ranks; ``at`` the time of the score, under decay.
     """
     ordinal, order_key, beside, total, as_of = place
     rank = Rank(ordinal if shared is None else shared)
     terms, ranking = where.terms, where.ranking
-    board, scores = terms.board, terms.order.scores(order_key)
-    decimals = board.decimals
+    board, entry = terms.board, terms.order.scores(order_key)
+    scores, decimals = terms.order.shown(entry, at or 0), board.decimals
     return schemas.Standing(
         ranking.board,
         ranking.window,
@@ -395,6 +419,8 @@ def ranked(
         columns=columns_of(scores, board, decimals),
         state=where.holding(total).state,
         ordinal=UNSET if shared is None else ordinal,
+        raw_score=raw_of(terms.order.recorded(entry), decimals),
+        server_time=server_time(at),
     )
 
 
@@ -404,6 +430,7 @@ def each_ranked(
     players: Sequence[str],
     names: Sequence[str | None] | None,
     shared: Sequence[int] | None,
+    at: Instant | None,
 ) -> list[bytes]:
     """Return ``ranked`` of each player as JSON."""
     keys = where.terms.order.parted(places.order_keys)
@@ -415,7 +442,7 @@ def each_ranked(
     ]
     rows = zip(found, players, names or nothing, shared or nothing, strict=True)
     return [
-        schemas.encode(ranked(place, where, player, name, rank))
+        schemas.encode(ranked(place, where, player, name, rank, at))
         for place, player, name, rank in rows
     ]
 
@@ -424,12 +451,13 @@ def ranked_form(where: RankingView) -> Form | None:
     """Return a template that renders ``ranked`` as JSON for any player of a ranking.
 
     Its columns are the players, their names and the fields of ``Places``, and behind them the
-    shared ranks if there are any. None for decimals or several columns, which it cannot render.
+    shared ranks if there are any. None for decimals, decay or several columns, which it cannot
+    render.
     """
     terms, ranking = where.terms, where.ranking
     order, shared = terms.order, terms.board.ties is not TieRule.ORDINAL
     rank = 7 if shared else 2
-    if terms.board.decimals or len(order.directions) > 1:
+    if terms.board.decimals or len(order.directions) > 1 or order.decays:
         return None
     shape = schemas.Standing(
         ranking.board,
@@ -463,6 +491,7 @@ def found(some: FoundStandings, board: Board) -> schemas.LookupResult:
         not_found=list(some.not_found),
         state=some.state,
         opens_at=opening(some.opens_at),
+        server_time=server_time(some.at),
     )
 
 
@@ -483,6 +512,7 @@ def projection(what: Projected, board: Board) -> schemas.Projection:
         columns=UNSET if scores is None else columns_of(scores, board, what.decimals),
         state=what.state,
         opens_at=opening(what.opens_at),
+        server_time=server_time(what.at),
     )
 
 
@@ -512,6 +542,7 @@ def distribution(found: ScoreDistribution) -> schemas.Distribution:
         },
         state=found.state,
         opens_at=opening(found.opens_at),
+        server_time=server_time(found.at),
     )
 
 
@@ -549,6 +580,7 @@ def receipt(outcome: Receipt, board: Board | None = None) -> schemas.Receipt:
         _columns_of(outcome, speaks, board),
         outcome.review or UNSET,
         UNSET if outcome.expires is None else show_instant(outcome.expires),
+        raw_of(speaks.raw, outcome.decimals),
     )
 
 
@@ -760,6 +792,7 @@ def _in_window(outcome: Receipt, each: InWindow, board: Board | None) -> schemas
         each.total,
         each.verdict,
         _columns_of(outcome, each, board),
+        raw_of(each.raw, outcome.decimals),
     )
 
 

@@ -226,6 +226,26 @@ BATCH: Schema = {
 
 _MOMENT: Schema = {"type": "string", "maxLength": 64}
 _DURATION: Schema = {"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}
+DECAY: Schema = {
+    "type": "object",
+    "properties": {
+        "half_life": maybe({**_DURATION, "description": "A score is halved in each: 7d."}),
+        "linear": maybe(
+            {
+                "type": "object",
+                "properties": {
+                    "points": {**SCORE, "description": "Above 0: what a score loses in each."},
+                    "per": {**_DURATION, "description": "such as 1d"},
+                },
+                "required": ["points", "per"],
+                "additionalProperties": False,
+            }
+        ),
+        "floor": maybe({**SCORE, "description": "Where linear decay ends."}),
+    },
+    "additionalProperties": False,
+    "description": "How scores become less with time: by a half-life, or linear to a floor.",
+}
 WINDOW: Schema = {
     "anyOf": [
         {"enum": ["all", "daily", "weekly", "monthly"]},
@@ -366,7 +386,7 @@ BOARD_DEFINITION = fields(
                 "description": "Attributes of players to rank by, each on its own.",
             }
         ),
-        "decay": maybe({"type": "object", "description": "Not supported yet."}),
+        "decay": maybe(DECAY),
         "limits": maybe(
             {
                 "type": "object",

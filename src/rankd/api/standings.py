@@ -179,7 +179,8 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
     place, shared = found
-    body = render.ranked(place, where, player, reader.name(player), shared)
+    at = reader.shown_at(where)
+    body = render.ranked(place, where, player, reader.name(player), shared, at)
     return _response(service, request, body)
 
 
@@ -195,7 +196,8 @@ def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering |
             names = list(map(known.get, players)) if known else None
             if form is not None:
                 return form.fill_each((players, names, *found, shared), 0, len(players))
-            return render.each_ranked(found, where, players, names, shared)
+            at = service.rankd.reader.shown_at(where)
+            return render.each_ranked(found, where, players, names, shared, at)
 
         return tell
 
@@ -334,7 +336,8 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
     response = _ready_made(
         page, where.terms.board, stale=rankd.stale or page.stale, private=private
     )
-    if page.as_of == rankd.position and at == _moment(service) and shown_to is not None:
+    lasts = page.at is None and page.as_of == rankd.position and at == _moment(service)
+    if lasts and shown_to is not None:
         service.pages.keep(at, (shown_to, *asked), response)
     return _unless_known(request, response)
 
@@ -653,6 +656,8 @@ async def player_standings(service: ServiceContext, request: Request) -> Respons
                 standing.total,
                 where.state,
                 render.ordinal_of(standing),
+                render.raw_of(standing.raw, standing.decimals),
+                render.server_time(standing.at),
             )
             for where, standing in found
         ],

@@ -14,7 +14,7 @@ import click
 
 from rankd.cli.import_source import SUBMITTED, guarded
 from rankd.cli.options import Target, reaching, which_ranking
-from rankd.cli.output import CommandFailed, columns_of, plain
+from rankd.cli.output import CommandFailed, columns_of, plain, recorded
 from rankd.errors import Refused, count
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from rankd.schemas import Row
 
 FORMATS = ("csv", "jsonl", "parquet")
+
+RAW_SCORE = "raw_score"
+"""The column of scores as they were recorded, on boards with decay."""
 
 FIXED = ("rank", "name", *SUBMITTED)
 """Names with another meaning in an export, or in an import."""
@@ -126,6 +129,8 @@ class PlayerColumns(NamedTuple):
     """The attributes that are exported."""
     decimals: int
     """Of the board's scores now; the rows of a closed window may have others."""
+    raw: list[str]
+    """The column of scores as they were recorded, on boards with decay."""
 
     def attributes_of(self, line: ExportRow) -> dict[str, str | int | bool]:
         """Return the exported attributes of a player."""
@@ -138,7 +143,8 @@ def _beside(columns: list[str], definition: dict[str, Any], client: "Client") ->
     (first, *others), segments, decimals = columns, definition["segments"], definition["decimals"]
     # By its own name, unless that has another meaning in an import.
     first = first if others and first not in FIXED else "score"
-    taken = {*FIXED, *columns}
+    raw = [] if definition.get("decay") is None else [RAW_SCORE]
+    taken = {*FIXED, *columns, *raw}
     if hidden := [name for name in segments if name in taken]:
         names = plain(", ".join(hidden))
         click.echo(f"without {names}: a column has that name already", err=True)
@@ -146,7 +152,7 @@ def _beside(columns: list[str], definition: dict[str, Any], client: "Client") ->
     if written and (refusal := _refusal(client)) is not None:
         click.echo(plain(f"without {', '.join(written)}: {refusal}"), err=True)
         written = []
-    return PlayerColumns(first, others, written, decimals)
+    return PlayerColumns(first, others, written, decimals, raw)
 
 
 def _refusal(client: "Client") -> str | None:
@@ -179,7 +185,8 @@ def _write_csv(file: IO[bytes], rows: Iterable[ExportRow], beside: PlayerColumns
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
         lines = csv.writer(text, lineterminator="\n")
-        more = map(guarded, (beside.first, *beside.columns, *beside.segments))
+        scores = (beside.first, *beside.columns, *beside.raw)
+        more = map(guarded, (*scores, *beside.segments))
         lines.writerow(["rank", "player", "name", *more, "metadata"])
         written = 0
         for row in rows:
@@ -197,10 +204,17 @@ def _csv_cells(line: ExportRow, beside: PlayerColumns) -> list[str]:
     attributes = [_text(known[name]) if name in known else "" for name in beside.segments]
     metadata = "" if row.metadata is None else _json(row.metadata)
     # Numbers are never formulas: a negative score stays a number.
-    scores = [f"{row.score:f}" if not isinstance(row.score, int) else str(row.score)]
+    scores = [_digits(row.score)]
     scores += [str(columns[name]) for name in beside.columns]
+    scores += [_digits(recorded(row)) for _ in beside.raw]
     said = map(guarded, (*attributes, metadata))
     return [str(row.rank), guarded(row.player or ""), guarded(row.name or ""), *scores, *said]
+
+
+def _digits(score: Any) -> str:
+    if score is None:
+        return ""
+    return f"{score:f}" if not isinstance(score, int) else str(score)
 
 
 def _text(value: str | int | bool) -> str:
@@ -255,7 +269,8 @@ def _schema(arrow: Any, rows: list[ExportRow], beside: PlayerColumns) -> Any:
     places = -_exponent(rows[0].row.score) if rows else beside.decimals
     score = arrow.int64() if places == 0 else arrow.decimal128(38, places)
     fields = [("rank", arrow.int64()), ("player", arrow.string()), ("name", arrow.string())]
-    fields += [(beside.first, score), *((name, score) for name in beside.columns)]
+    names = (beside.first, *beside.columns, *beside.raw)
+    fields += [(name, score) for name in names]
     fields += [(name, arrow.string()) for name in (*beside.segments, "metadata")]
     return arrow.schema(fields)
 
@@ -269,6 +284,7 @@ def _record(line: ExportRow, beside: PlayerColumns) -> dict[str, Any]:
     columns: Any = row.columns if beside.columns else {}
     record = {"rank": row.rank, "player": row.player, "name": row.name, beside.first: row.score}
     record |= {name: columns[name] for name in beside.columns}
+    record |= {name: recorded(row) for name in beside.raw}
     record |= {name: _text(value) for name, value in beside.attributes_of(line).items()}
     record["metadata"] = None if row.metadata is None else json.dumps(row.metadata, default=str)
     return record

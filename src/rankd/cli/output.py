@@ -8,6 +8,7 @@ import errno
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -216,7 +217,9 @@ def score(value: object) -> str:
 def scores(of: "schemas.Standing | schemas.Receipt") -> str:
     """Return a player's score in every column, with the columns' names."""
     columns = of.columns if isinstance(of.columns, Mapping) else {"score": of.score}
-    return ", ".join(f"{plain(name)} {score(value)}" for name, value in columns.items())
+    told = ", ".join(f"{plain(name)} {score(value)}" for name, value in columns.items())
+    raw = recorded(of)
+    return told if raw is None else f"{told} of {score(raw)} recorded"
 
 
 def columns_of(rows: Sequence["schemas.Row"]) -> list[str]:
@@ -229,14 +232,24 @@ ANONYMOUS = "(anonymous)"
 """In place of the id of a player that is hidden to the reader."""
 
 
+def recorded(of: "schemas.Standing | schemas.Receipt | schemas.Row") -> int | Decimal | None:
+    """Return a score as it was recorded, on boards with decay; else None."""
+    return of.raw_score if isinstance(of.raw_score, int | Decimal) else None
+
+
+RAW = "recorded"
+"""The heading of scores as they were recorded, on boards with decay."""
+
+
 def standings_table(
     rows: Sequence["schemas.Row"], *, marks: Sequence[str] | None = None, me: str | None = None
 ) -> "Table":
     """Return standings as a table, optionally with marks and with one player's row in bold."""
     first, *more = columns_of(rows)
     names = any(row.name for row in rows)
+    raw = [RAW] if any(recorded(row) is not None for row in rows) else []
     heads = ["rank", *([""] if marks else []), "player", *(["name"] if names else [])]
-    made = table(*heads, first, *more, right=("rank", first, *more))
+    made = table(*heads, first, *more, *raw, right=("rank", first, *more, *raw))
     for number, row in enumerate(rows):
         columns: Any = row.columns if more else {}
         add(
@@ -247,6 +260,7 @@ def standings_table(
             *([row.name] if names else []),
             score(row.score),
             *(score(columns[name]) for name in more),
+            *(score(recorded(row)) for _ in raw),
             style="bold" if row.player is not None and row.player == me else None,
         )
     return made

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.board_state import EDITION, BoardState, OpenedWindow, name_of_window
+from rankd.core.board_state import EDITION, BoardState, OpenedWindow, Terms, name_of_window
 from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.fold import Fold
 from rankd.core.move_batch import MoveBatch
@@ -232,7 +232,7 @@ class BoardRebuild:
         translated = None if refusal.everywhere else self._translator.translate(fact)
         if translated is not None:
             await self._fold.submit(
-                begun, translated, recorded, refused=refusal.windows, again=True
+                begun, translated, self._rightly(recorded), refused=refusal.windows, again=True
             )
             if self._raises_decimals:
                 self._note_misfits(fact.player, begun.overflowed())
@@ -241,6 +241,13 @@ class BoardRebuild:
         if not refusal.everywhere:
             windows = [name for name in self._page.windows if name not in refusal.windows]
             self._note_loss(fact, windows)
+
+    def _rightly(self, recorded: Recorded) -> Recorded:
+        """Return a fact at its right time."""
+        if not self._wrong_times:
+            return recorded
+        at = right_time(recorded, self._wrong_times)
+        return msgspec.structs.replace(recorded, at=at)
 
     def _note_loss(self, fact: ScoreSubmitted, windows: Iterable[str]) -> None:
         if self._translator.outgrows(fact):
@@ -387,7 +394,7 @@ class BoardRebuild:
             for one, (_, player) in zip(opened, misfits, strict=True)
         ]
         keys = await self._index.order_keys(places)
-        return [one.terms.scores(key) for one, key in zip(opened, keys, strict=True)]
+        return [_recorded(one.terms, key) for one, key in zip(opened, keys, strict=True)]
 
     def _is_same(self, board: Board, before: Scores | None, after: Scores | None) -> bool:
         """Whether an entry of the draft is that of the board in another unit."""
@@ -483,6 +490,13 @@ class BoardRebuild:
     def page(self) -> BoardState:
         """Return the board state that its keys were made under."""
         return self._page
+
+
+def _recorded(terms: Terms, key: bytes | None) -> Scores | None:
+    """Return the scores of an entry as they were recorded, None where there is none."""
+    scores = terms.scores(key)
+    raw = None if scores is None else terms.order.recorded(scores)
+    return scores if raw is None else (raw,)
 
 
 def _check_staged(ranking: Ranking, staged: Sequence[Ranking]) -> None:

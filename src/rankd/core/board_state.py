@@ -64,6 +64,10 @@ class Terms:
         """Return the scores of an entry, None where there is none."""
         return None if order_key is None else self.order.scores(order_key)
 
+    def shown(self, order_key: bytes | None, at: Instant) -> Scores | None:
+        """Return the scores of an entry to show at an instant, None where there is none."""
+        return None if order_key is None else self.order.shown(self.order.scores(order_key), at)
+
 
 class OpenedWindow(NamedTuple):
     """A window that counts scores."""
@@ -77,6 +81,11 @@ class OpenedWindow(NamedTuple):
     def state(self) -> WindowState:
         """Always open."""
         return WindowState.OPEN
+
+    @property
+    def decays_until(self) -> Instant | None:
+        """When its scores stop to decay; None for never."""
+        return self.window.end
 
 
 class SealedWindow(NamedTuple):
@@ -100,6 +109,13 @@ class SealedWindow(NamedTuple):
     """The last settlement of it."""
 
     @property
+    def decays_until(self) -> Instant:
+        """When its scores stopped to decay: at its end, or when it was closed before that."""
+        if self.closed is not None:
+            return self.closed
+        return self.at if self.window.end is None else min(self.at, self.window.end)
+
+    @property
     def shown(self) -> Window:
         """The window, with the end that an operator put to it."""
         return self.window if self.closed is None else replace(self.window, end=self.closed)
@@ -119,6 +135,11 @@ class UnrecordedWindow(NamedTuple):
     ranking: Ranking
     terms: Terms
     state: WindowState
+
+    @property
+    def decays_until(self) -> Instant | None:
+        """When its scores stop to decay; None for never."""
+        return self.window.end
 
 
 class SealedWindows(dict[str, SealedWindow]):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from rankd.core.board_state import BoardState, Terms
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, Terms
 from rankd.core.corrections import Retraction, is_active
 from rankd.core.mass_retraction import MassRetraction, Place, Selected, Tell, scan
 from rankd.core.overlay import EntryChange, Overlay
@@ -420,9 +420,10 @@ class Corrector:
         changed, more = await drafts.changes(CHANGES_SHOWN_MAX)
         shown = []
         for one in changed:
-            terms = recorded_window(one.page, one.window).terms
+            window = recorded_window(one.page, one.window)
+            terms, at = window.terms, self._shown_at(window)
             ranks = [await self._rank_at(terms, place) for place in (one.after, one.before)]
-            scores = [terms.scores(place.order_key) for place in (one.after, one.before)]
+            scores = [terms.shown(place.order_key, at) for place in (one.after, one.before)]
             name, decimals = one.page.board.name, terms.board.decimals
             entries = (scores[0], scores[1], ranks[0], ranks[1])
             shown.append(ScoreChange(name, one.player, one.window, *entries, decimals))
@@ -430,6 +431,10 @@ class Corrector:
         return CorrectionEffect(
             None, dry_run, selected.submissions, len(selected.players), shown, more
         )
+
+    def _shown_at(self, window: OpenedWindow | SealedWindow) -> Instant:
+        """Return the time whose scores are shown, under decay."""
+        return self._reader.shown_at(RankingView.of(window, window.ranking)) or 0
 
     async def _rank_at(self, terms: Terms, place: Place) -> Rank | None:
         if not place.ranking.readable:
@@ -590,7 +595,11 @@ class Corrector:
                         view = views[window.ranking] = self._view(window.ranking, changed)
                     where = RankingView(window.terms, window.ranking)
                     ranks = await self._ranks(view, where, one.player)
-            after, before = (entry and entry.scores for entry in (one.after, one.before))
+            at = self._shown_at(window)
+            after, before = (
+                entry and window.terms.order.shown(entry.scores, at)
+                for entry in (one.after, one.before)
+            )
             decimals = window.terms.board.decimals
             shown.append(
                 ScoreChange(board.name, one.player, one.window, after, before, *ranks, decimals)

@@ -64,6 +64,8 @@ class ScoreDistribution(msgspec.Struct, frozen=True, gc=False):
     state: WindowState = WindowState.OPEN
     opens_at: Instant | None = None
     """When a scheduled window begins."""
+    at: Instant | None = None
+    """The instant whose scores are counted; None if they do not depend on time."""
 
 
 def check_buckets(buckets: int) -> None:
@@ -72,24 +74,41 @@ def check_buckets(buckets: int) -> None:
         raise InvalidPage([FieldError("buckets", f"must be from 1 to {BUCKETS_MAX}")])
 
 
+class ShownOrder(NamedTuple):
+    """The order of a ranking, and the instant whose scores it shows under decay."""
+
+    order: Order
+    time: Instant
+
+    def score(self, key: bytes) -> int:
+        """Return the score that is shown of an entry."""
+        return self.order.shown(self.order.scores(key), self.time)[0]
+
+    def bound(self, low: int) -> bytes:
+        """Return the key that separates the scores from ``low`` on from those below."""
+        first, last = self.order.span(low, None, self.time)
+        return last if self.order.directions[0] is Direction.HIGHER else first
+
+
 async def histogram(
     index: RankIndex,
     ranking: Ranking,
-    order: Order,
+    shown: ShownOrder,
     *,
     total: int,
     buckets: int,
     at: Position | None,
 ) -> Histogram | None:
     """Return the distribution of the scores of ``total`` entries; None if there are none."""
+    order = shown.order
     if total == 0:
         return None
     ranks = [_rank_of(share, total, order) for share in (0, *_HUNDREDTHS, 100)]
-    scores = dict(zip(ranks, await _scores_at(index, ranking, order, ranks, at), strict=True))
+    scores = dict(zip(ranks, await _scores_at(index, ranking, shown, ranks, at), strict=True))
     lowest, *middle, highest = [scores[rank] for rank in ranks]
     quantiles = dict(zip(QUANTILES, middle, strict=True))
     ranges = _ranges(lowest, highest, buckets)
-    counts = await _counts(index, ranking, order, ranges, total, at)
+    counts = await _counts(index, ranking, shown, ranges, total, at)
     found = [Bucket(low, high, count) for (low, high), count in zip(ranges, counts, strict=True)]
     return Histogram(lowest, highest, found, quantiles)
 
@@ -112,26 +131,26 @@ def _ranges(lowest: int, highest: int, buckets: int) -> list[tuple[int, int]]:
 async def _scores_at(
     index: RankIndex,
     ranking: Ranking,
-    order: Order,
+    shown: ShownOrder,
     ranks: Sequence[Rank],
     at: Position | None,
 ) -> list[int]:
     reads = [index.read(ranking, first=rank, limit=1, at=at) for rank in ranks]
     found = await _all(index, reads)
-    return [order.scores(some.entries[0].order_key)[0] for some in found]
+    return [shown.score(some.entries[0].order_key) for some in found]
 
 
 async def _counts(
     index: RankIndex,
     ranking: Ranking,
-    order: Order,
+    shown: ShownOrder,
     ranges: Sequence[tuple[int, int]],
     total: int,
     at: Position | None,
 ) -> list[int]:
     """Return how many entries each of adjoining ranges has, together all of them."""
-    higher = order.directions[0] is Direction.HIGHER
-    bounds = [order.span(low, None)[1] if higher else order.span(low, None)[0] for low, _ in ranges]
+    higher = shown.order.directions[0] is Direction.HIGHER
+    bounds = [shown.bound(low) for low, _ in ranges]
     before = await _all(index, [index.count_below(ranking, key, at=at) for key in bounds[1:]])
     if higher:
         edges = [total, *before, 0]

@@ -321,7 +321,7 @@ class Engine(ReadEngine):
         self, name: str, definition: Mapping[str, object], *, actor: str | None = None
     ) -> Board:
         """Define a board, or return it if it is defined just so. Raises BoardDiffers."""
-        board = _read_board(name, definition)
+        board = Board.define(name, definition)
         return await self._own(self._define(board, actor))
 
     def expect(self, name: str, definition: Mapping[str, object]) -> Board:
@@ -331,7 +331,7 @@ class Engine(ReadEngine):
         """
         known = self.state.page(name).board
         if definition:
-            _refuse_other(_read_board(name, definition), known)
+            _refuse_other(Board.define(name, definition), known)
         return known
 
     async def _define(self, board: Board, actor: str | None) -> Board:
@@ -379,7 +379,7 @@ class Engine(ReadEngine):
         Nothing is changed. Raises the errors of ``redefine``, except DropsScores, which the preview
         reports.
         """
-        board = _read_board(name, definition)
+        board = Board.define(name, definition)
         async with self._defining:
             page = self.state.page(name)
             if not page.board.changes(board):
@@ -401,7 +401,7 @@ class Engine(ReadEngine):
 
         Nothing is changed. Raises InvalidBoard and UnknownBoard.
         """
-        board = _read_board(name, definition)
+        board = Board.define(name, definition)
         page = self.state.page(name)
         check_redefinition(page.board, board)
         replay = RuleReplay(self._ledger, self.state, page, board)
@@ -421,7 +421,7 @@ class Engine(ReadEngine):
         Return the changes. Raises InvalidBoard where a counted score would not fit, and DropsScores
         where scores could not be ranked any more, unless ``drop_scores`` agrees to it.
         """
-        board = _read_board(name, definition)
+        board = Board.define(name, definition)
         return await self._own(self._redefine(board, actor, drop_scores, tell))
 
     async def _redefine(
@@ -952,19 +952,6 @@ def _profiled(player: str, said: ProfileUpdate, actor: str | None) -> list[Fact]
     return []
 
 
-def _read_board(name: str, definition: Mapping[str, object]) -> Board:
-    unbuilt = _unbuilt(definition)
-    try:
-        board = Board.define(name, definition)
-    except InvalidBoard as exc:
-        # What else is wrong with a field that is not there yet need not be mended.
-        known = [wrong for wrong in exc.errors if not _is_about(wrong.field, unbuilt)]
-        raise InvalidBoard([*unbuilt, *known]) from None
-    if unbuilt:
-        raise InvalidBoard(unbuilt)
-    return board
-
-
 async def _refuse_misfit(draft: BoardRebuild, page: BoardState) -> None:
     misfit = await draft.misfit(page)
     if misfit is not None:
@@ -983,22 +970,6 @@ def _refuse_other(board: Board, known: Board) -> None:
     if changes := known.changes(board):
         fields = tuple(change.field for change in changes)
         raise BoardDiffers(board=board.name, fields=fields)
-
-
-def _unbuilt(definition: object) -> list[FieldError]:
-    """Return the parts of a definition that this engine does not support.
-
-    Ignoring them would mislead.
-    """
-    given = definition if isinstance(definition, Mapping) else {}
-    asked = {
-        "decay": given.get("decay") is not None,
-    }
-    return [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
-
-
-def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:
-    return any(field == name or field.startswith((f"{name}.", f"{name}[")) for name, _ in unbuilt)
 
 
 async def verify_saved(ledger: LedgerReader, build: Build, tell: Tell) -> AsyncIterator[Progress]:

@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 
 import msgspec
 
-from rankd.core.board_state import BoardState, OpenedWindow
+from rankd.core.board_state import BoardState, OpenedWindow, Terms
 from rankd.core.fold_handlers import handler_of, register_fold
 from rankd.core.fold_parts import IN_MOVES_COST_MAX, entries_of_change
 from rankd.core.move_batch import Entries, Judged, MoveBatch, Place, WindowOutcome, receipt_of
@@ -57,6 +57,7 @@ from rankd.model.submission import (
     Verdict,
     judge,
 )
+from rankd.model.window import Instant
 from rankd.ports import DRAFT, STAY, LedgerReader, Move, RankIndex, Ranking
 
 Redefine = Callable[[MoveBatch, Recorded], Awaitable[bool]]
@@ -308,9 +309,7 @@ class Fold:
             if name in refused:
                 continue
             bar = ATTEMPTS_EXHAUSTED if name in spent else verdict
-            outcomes[name] = await self._judge(
-                begun, opened, fact, recorded.position, segments, bar
-            )
+            outcomes[name] = await self._judge(begun, opened, fact, recorded, segments, bar)
         reasons = () if barred is None else barred.reasons
         begun.judged.append(Judged(page, fact, recorded.position, outcomes, reasons, expires))
 
@@ -319,7 +318,7 @@ class Fold:
         begun: MoveBatch,
         opened: OpenedWindow,
         fact: ScoreSubmitted,
-        position: Position,
+        recorded: Recorded,
         segments: Sequence[str],
         barred: Verdict | None,
     ) -> WindowOutcome:
@@ -327,24 +326,28 @@ class Fold:
         place = (self.home(opened.ranking, player), player)
         ranked, known = place[0] is opened.ranking, await self._entry(begun, place)
         before = terms.scores(known)
-        verdict = barred or judge(terms.board, fact, before)
+        verdict = barred or judge(terms.board, fact, before, recorded.at)
         if not isinstance(verdict, Counted):
             asked = (
                 begun.ask(place, terms.board.ties)
                 if ranked
                 else self._ask_unseen(begun, opened, fact, (known, known))
             )
-            return WindowOutcome(window.id, verdict, before, before, asked)
+            shown = _shown(terms, before, recorded.at)
+            return WindowOutcome(window.id, verdict, shown, shown, asked, _raw(terms, before))
         order_key = known
         if verdict.moved or order_key is None:
-            order_key = terms.order.key(verdict.scores, position)
+            order_key = terms.order.key(verdict.scores, recorded.position)
         metadata = fact.metadata
         if fact.overrides and metadata is None and known is not None:
             metadata = await self._beside(begun, place)
         move = self._place(begun, opened, player, order_key, metadata, segments)
         if not ranked:
             move = self._ask_unseen(begun, opened, fact, (known, order_key))
-        return WindowOutcome(window.id, verdict, before, verdict.scores, move)
+        shown, raw = _shown(terms, verdict.scores, recorded.at), _raw(terms, verdict.scores)
+        return WindowOutcome(
+            window.id, verdict, _shown(terms, before, recorded.at), shown, move, raw
+        )
 
     def _ask_unseen(
         self,
@@ -461,6 +464,14 @@ class Fold:
         for segment in new:
             if segment not in old:
                 self._put_in_segment(begun, opened, segment, player, order_key, metadata)
+
+
+def _shown(terms: Terms, entry: Scores | None, at: Instant) -> Scores | None:
+    return None if entry is None else terms.order.shown(entry, at)
+
+
+def _raw(terms: Terms, entry: Scores | None) -> int | None:
+    return None if entry is None else terms.order.recorded(entry)
 
 
 def _in_segment(ranking: Ranking, segment: str) -> Ranking:

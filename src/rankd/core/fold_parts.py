@@ -228,7 +228,7 @@ class FoldParts:
 
 def judged_in_place(page: BoardState) -> bool:
     """Whether plain submissions to a board can be judged by the index, as columns."""
-    return bool(page.windows) and page.board.verifier is None
+    return bool(page.windows) and page.board.verifier is None and page.board.decay is None
 
 
 def _cost_in_place(page: BoardState) -> int:

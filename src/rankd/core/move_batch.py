@@ -26,6 +26,8 @@ class WindowOutcome(NamedTuple):
     before: Scores | None
     after: Scores | None
     move: int
+    raw: int | None = None
+    """On boards with decay the score afterwards, as it was recorded."""
 
 
 class Judged(NamedTuple):
@@ -119,6 +121,7 @@ def _in_window(outcome: WindowOutcome, moved: Moved) -> InWindow:
         moved.total,
         code,
         message,
+        outcome.raw,
     )
 
 

@@ -456,7 +456,8 @@ class PlayerHistory:
             translated = msgspec.structs.replace(fact, scores=(), delta=None)
         if then.position != defined_at:
             board = judging(then.board, board)
-        verdict = judge(board, translated, None if before is None else before.scores)
+        current = None if before is None else before.scores
+        verdict = judge(board, translated, current, submitted.at)
         if isinstance(verdict, Counted):
             order_key = None if before is None or verdict.moved else before.order_key
             if order_key is None:

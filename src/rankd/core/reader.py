@@ -15,7 +15,13 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 import msgspec
 
 from rankd.core.board_state import OpenedWindow, SealedWindow, Terms, UnrecordedWindow
-from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution, check_buckets, histogram
+from rankd.core.distribution import (
+    BUCKETS_DEFAULT,
+    ScoreDistribution,
+    ShownOrder,
+    check_buckets,
+    histogram,
+)
 from rankd.core.overlay import Overlay
 from rankd.core.projector import Projector
 from rankd.core.state import State
@@ -113,11 +119,22 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     """The edition of a closed window; None if none was requested."""
     hides_players: bool = False
     """Whether some of the players are ANONYMOUS."""
+    at: Instant | None = None
+    """The instant whose scores are shown; None if they do not depend on time."""
 
     @property
     def scores(self) -> list[Scores]:
-        """The scores that the keys encode."""
-        return self.order.scores_of(self.order_keys)
+        """The scores that the keys encode; under decay their values at ``at``."""
+        if self.at is None:
+            return self.order.scores_of(self.order_keys)
+        return self.order.shown_of(self.order_keys, self.at)
+
+    @property
+    def raw_scores(self) -> Sequence[int | None]:
+        """The scores as they were recorded; None on boards without decay."""
+        if self.at is None:
+            return [None] * len(self.players)
+        return list(map(self.order.recorded, self.order.scores_of(self.order_keys)))
 
     @property
     def standings(self) -> list[Standing]:
@@ -125,7 +142,8 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
         total, as_of, decimals, stale = self.total, self.as_of, self.decimals, self.stale
         nothing: Sequence[None] = [None] * len(self.players)
         beside, places = self.metadata or nothing, self.ordinals or nothing
-        rows = zip(self.ranks, self.players, self.scores, self.names, beside, places, strict=True)
+        scores = zip(self.scores, self.raw_scores, strict=True)
+        rows = zip(self.ranks, self.players, scores, self.names, beside, places, strict=True)
         return [
             Standing(
                 Rank(rank),
@@ -139,8 +157,10 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
                 None,
                 stale,
                 None if place is None else Rank(place),
+                raw,
+                self.at,
             )
-            for rank, player, scores, name, data, place in rows
+            for rank, player, (scores, raw), name, data, place in rows
         ]
 
     def __len__(self) -> int:
@@ -154,10 +174,11 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
         if isinstance(which, slice):
             return self.standings[which]
         row, width = range(len(self.players))[which], self.order.key_bytes
+        scores = self.order.scores(self.order_keys[row * width :][:width])
         return Standing(
             Rank(self.ranks[row]),
             self.players[row],
-            self.order.scores(self.order_keys[row * width :][:width]),
+            self.order.shown(scores, self.at or 0),
             self.total,
             self.as_of,
             self.decimals,
@@ -166,6 +187,8 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
             None,
             self.stale,
             None if self.ordinals is None else Rank(self.ordinals[row]),
+            self.order.recorded(scores),
+            self.at,
         )
 
     def _words(self) -> Words:
@@ -193,6 +216,8 @@ class FoundStandings(Standings, msgspec.Struct, frozen=True, gc=False):
     stale: bool = False
     state: WindowState = WindowState.OPEN
     opens_at: Instant | None = None
+    at: Instant | None = None
+    """The instant whose scores are shown; None if they do not depend on time."""
 
     def _words(self) -> Words:
         yield "ranking", self.ranking
@@ -236,6 +261,8 @@ class Projected(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     stale: bool = False
     state: WindowState = WindowState.OPEN
     opens_at: Instant | None = None
+    at: Instant | None = None
+    """The instant whose scores are counted; None if they do not depend on time."""
 
     @property
     def score(self) -> int | Decimal | None:
@@ -262,6 +289,8 @@ class RankingView(NamedTuple):
     state: WindowState = WindowState.OPEN
     opens_at: Instant | None = None
     """When a scheduled window begins."""
+    decays_until: Instant | None = None
+    """When the window's scores stop to decay, because it is over."""
 
     @classmethod
     def of(
@@ -270,7 +299,8 @@ class RankingView(NamedTuple):
         """Return a ranking of a window."""
         scheduled = found.state is WindowState.SCHEDULED
         opens_at = found.window.start if scheduled else None
-        return cls(found.terms, ranking, found.state, opens_at)
+        until = found.decays_until if found.terms.order.decays else None
+        return cls(found.terms, ranking, found.state, opens_at, until)
 
     def holding(self, total: int) -> "RankingView":
         """Return it with the state that so many entries prove.
@@ -404,6 +434,23 @@ class Reader:
     def _state(self) -> State:
         return self.projector.state
 
+    @property
+    def time(self) -> Instant:
+        """The ledger's time: the clock's, unless facts are later."""
+        return max(self._clock.now(), self.projector.at)
+
+    def shown_at(self, where: RankingView) -> Instant | None:
+        """Return the instant whose scores an answer shows; None if they do not depend on time."""
+        if not where.terms.order.decays:
+            return None
+        time = self.time
+        return time if where.decays_until is None else min(time, where.decays_until)
+
+    def _pinned(self, where: RankingView) -> RankingView:
+        """Return a ranking whose scores are shown as of now in all of an answer."""
+        at = self.shown_at(where)
+        return where if at is None else where._replace(decays_until=at)
+
     def where(
         self, board: str, window: str | None = None, segment: str | None = None
     ) -> RankingView:
@@ -413,8 +460,8 @@ class Reader:
         found: OpenedWindow | SealedWindow | UnrecordedWindow | None
         found = page.windows.get(page.default if window is None else window)
         if found is None:
-            found = page.find_window(window, max(self._clock.now(), self.projector.at))
-        elif segment is None:
+            found = page.find_window(window, self.time)
+        elif segment is None and not found.terms.order.decays:
             return RankingView(found.terms, found.ranking)
         if segment is None:
             return RankingView.of(found, found.ranking)
@@ -649,11 +696,12 @@ class Reader:
     ) -> Standing:
         """Return the standing of an entry; ``shared`` is its rank if the board shares ranks."""
         place, order_key, metadata, total, as_of = found
-        terms = where.terms
+        terms, at = where.terms, self.shown_at(where)
+        scores = terms.order.scores(order_key)
         return Standing(
             place if shared is None else shared,
             player,
-            terms.order.scores(order_key),
+            terms.order.shown(scores, at or 0),
             total,
             as_of,
             terms.board.decimals,
@@ -662,6 +710,8 @@ class Reader:
             None,
             self._is_stale(as_of),
             None if shared is None else place,
+            terms.order.recorded(scores),
+            at,
         )
 
     async def _shown(
@@ -673,7 +723,7 @@ class Reader:
             return ordinal
         if ties is TieRule.DENSE:
             return Rank(await self._index.scores_below(where.ranking, order_key, at) + 1)
-        floor = order.floor(order.scores(order_key))
+        floor = order.floor_of(order_key)
         return Rank(await self._index.count_below(where.ranking, floor, at=at) + 1)
 
     # --------------------------------------------------------------------------- pages
@@ -703,7 +753,8 @@ class Reader:
         first, limit = page_bounds(
             total=_EVERYBODY, limit=limit, offset=offset, from_rank=from_rank
         )
-        span = _read_span(where.terms, score_min, score_max)
+        where = self._pinned(where)
+        span = _read_span(where.terms, score_min, score_max, where.decays_until or 0)
         if cursor is None and span is None:
             return await self._read(where, first, limit)
         at = await self._moment(where)
@@ -843,6 +894,7 @@ class Reader:
                 stale,
                 where.state,
                 where.opens_at,
+                at=self.shown_at(where),
             )
         last, width = first + len(players) - 1, order.key_bytes
         page = Page(
@@ -862,6 +914,7 @@ class Reader:
             where.state,
             None,
             None if ranks is None else range(first, last + 1),
+            at=self.shown_at(where),
         )
         return page if self.viewer is None else self._masked(where, first, page)
 
@@ -1001,7 +1054,7 @@ class Reader:
     ) -> FoundStandings:
         """Return the standings of some players, best first, and the players without one."""
         check_players(players)
-        where = self.where(board, window, segment)
+        where = self._pinned(self.where(board, window, segment))
         asked = list(dict.fromkeys(players))
         at = await self._moment(where)
         places = await self._ranks(where, asked, at)
@@ -1024,6 +1077,7 @@ class Reader:
             self._is_stale(as_of),
             where.state,
             where.opens_at,
+            self.shown_at(where),
         )
 
     async def friends(
@@ -1041,15 +1095,16 @@ class Reader:
         self, board: str, scores: Scores, *, window: str | None = None, segment: str | None = None
     ) -> Projected:
         """Return the rank that a newcomer with these scores would get now."""
-        where = self.where(board, window, segment)
+        where = self._pinned(self.where(board, window, segment))
         order, ties = where.terms.order, where.terms.board.ties
         at = await self._moment(where)
+        entry = order.entry(scores, self.shown_at(where) or 0)
         if ties is TieRule.DENSE:
-            better = await self._index.scores_below(where.ranking, order.floor(scores), at)
+            better = await self._index.scores_below(where.ranking, order.floor(entry), at)
         elif ties is TieRule.STANDARD:
-            better = await self._index.count_below(where.ranking, order.floor(scores), at=at)
+            better = await self._index.count_below(where.ranking, order.floor(entry), at=at)
         else:
-            better = await self._index.count_below(where.ranking, order.newcomer(scores), at=at)
+            better = await self._index.count_below(where.ranking, order.newcomer(entry), at=at)
         return await self._projected(where, Rank(better + 1), scores, at)
 
     @_settled
@@ -1082,7 +1137,9 @@ class Reader:
             return await self._projected(where, rank, None, at)
         order_key = entries[0].order_key
         shown = await self._shown(where, rank, order_key, at)
-        return await self._projected(where, shown, where.terms.order.scores(order_key), at)
+        order, time = where.terms.order, self.shown_at(where)
+        scores = order.scores(order_key)
+        return await self._projected(where, shown, order.shown(scores, time or 0), at)
 
     @_settled
     async def distribution(
@@ -1095,17 +1152,18 @@ class Reader:
     ) -> ScoreDistribution:
         """Return the distribution of the scores; the first column's where there are several."""
         check_buckets(buckets)
-        where = self.where(board, window, segment)
-        at = await self._moment(where)
+        where = self._pinned(self.where(board, window, segment))
+        at, time = await self._moment(where), self.shown_at(where)
         total = await self._index.count(where.ranking, at)
+        shown = ShownOrder(where.terms.order, time or 0)
         found = await histogram(
-            self._index, where.ranking, where.terms.order, total=total, buckets=buckets, at=at
+            self._index, where.ranking, shown, total=total, buckets=buckets, at=at
         )
         as_of = at or await self._index.checkpoint()
         where = where.holding(total)
         decimals, stale = where.terms.board.decimals, self._is_stale(as_of)
         return ScoreDistribution(
-            where.ranking, total, as_of, found, decimals, stale, where.state, where.opens_at
+            where.ranking, total, as_of, found, decimals, stale, where.state, where.opens_at, time
         )
 
     async def _projected(
@@ -1125,6 +1183,7 @@ class Reader:
             stale,
             where.state,
             where.opens_at,
+            self.shown_at(where),
         )
 
 
@@ -1139,7 +1198,7 @@ def at_once(asking: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("an immediate index never suspends")
 
 
-def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes] | None:
+def _read_span(terms: Terms, low: object, high: object, at: Instant) -> tuple[bytes, bytes] | None:
     """Return the keys that bound a range of scores, None for no bounds. Raises InvalidPage."""
     if low is None and high is None:
         return None
@@ -1155,7 +1214,7 @@ def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes] |
     least, most = bounds.values()
     if least is not None and most is not None and least > most:
         raise InvalidPage([FieldError("score_min", "must not be greater than score_max")])
-    return terms.order.span(least, most)
+    return terms.order.span(least, most, at)
 
 
 _EVERYBODY = 2**63
@@ -1195,13 +1254,18 @@ def check_players(players: Sequence[str]) -> None:
 
 def _cursor_name(where: RankingView) -> str:
     order, decimals = where.terms.order, where.terms.board.decimals
-    identity = where.ranking.identity
-    return f"{identity}/{','.join(order.directions)}/{order.tie_break}/{decimals}"
+    return f"{where.ranking.identity}/{order.identity}/{decimals}"
+
+
+def _stamps(where: RankingView) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
+    """Return the encoders of a ranking's cursors: before an entry, and behind it."""
+    return _stamps_of(where if where.decays_until is None else where._replace(decays_until=None))
 
 
 @lru_cache(maxsize=1024)
-def _stamps(where: RankingView) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
-    """Return the encoders of a ranking's cursors: before an entry, and behind it."""
+def _stamps_of(
+    where: RankingView,
+) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
     name, key_bytes = _cursor_name(where), where.terms.order.key_bytes
     return stamp(name, Way.PREVIOUS, key_bytes), stamp(name, Way.NEXT, key_bytes)
 

@@ -28,6 +28,7 @@ from rankd.core.player_history import (
 from rankd.core.state import NO_WINDOWS, State
 from rankd.core.window_schedule import NEVER
 from rankd.model.board import Board, ScoreRule, Scores
+from rankd.model.decay import LinearDecay
 from rankd.model.facts import (
     Position,
     Recorded,
@@ -101,7 +102,7 @@ class RefusalReplay:
         if self._totals is None:
             self._reach.add(fact)
             if not page.windows or not _depends_on_scores(page.board, fact):
-                alone = isinstance(judge(page.board, fact, None), Rejected)
+                alone = isinstance(judge(page.board, fact, None, recorded.at), Rejected)
                 return REFUSED if alone or not page.windows else NOT_REFUSED
             if self._reach.stays_within(page.board):
                 return NOT_REFUSED
@@ -184,6 +185,8 @@ class _Reach:
         self._low, self._high = self._low * factor, self._high * factor
 
     def stays_within(self, board: Board) -> bool:
+        if isinstance(board.decay, LinearDecay):
+            return False  # Time alone may make a total less than any sum.
         return board.score_low <= self._low and self._high <= board.score_high
 
 
@@ -240,7 +243,7 @@ class _Totals:
         verdicts = {
             name: ATTEMPTS_EXHAUSTED
             if name in exhausted
-            else _judge_in(self._entries[opened.window.id], page.board, fact)
+            else _judge_in(self._entries[opened.window.id], page.board, fact, recorded.at)
             for name, opened in page.windows.items()
         }
         refusal = _refusal_of(verdicts)
@@ -251,8 +254,8 @@ class _Totals:
         return refusal
 
 
-def _judge_in(entries: _Entries, board: Board, fact: ScoreSubmitted) -> Verdict:
-    verdict = judge(board, fact, entries.get(fact.player))
+def _judge_in(entries: _Entries, board: Board, fact: ScoreSubmitted, at: Instant) -> Verdict:
+    verdict = judge(board, fact, entries.get(fact.player), at)
     if isinstance(verdict, Counted):
         entries[fact.player] = verdict.scores
     return verdict
@@ -282,7 +285,7 @@ class _Refolding:
         for name, entries in () if translated is None else self._entries.items():
             if not (self._final and refusal.holds_in(name)):
                 assert translated is not None
-                _judge_in(entries, self.translator.board, translated)
+                _judge_in(entries, self.translator.board, translated, at)
 
     def follow_operator(self, recorded: Recorded) -> None:
         """Count no more in a window that was frozen, and anew in one that was reset."""

@@ -202,12 +202,12 @@ class RightPages:
         )
         open_now = {opened.window.id for opened in living.windows.values()}
         kept = tuple(
-            one.window for one in windows if one.window in open_now and self._was_open(name, one)
+            one.window for one in windows if one.window in open_now and self._is_right(right, one)
         )
         closed = tuple(
             ClosedWindow(id, sealed.window.start, sealed.window.end, sealed.through, sealed.at)
             for id, sealed in right.sealed.items()
-            if not _same_closing(living.sealed.get(id), sealed)
+            if not _same_closing(living.sealed.get(id), sealed) or self._is_redated(sealed)
         )
         removed = tuple(id for id in living.sealed if id not in right.sealed)
         if not closed and not removed and len(open_now) == len(windows) == len(kept):
@@ -216,10 +216,19 @@ class RightPages:
             name, self.wrong.first, self.time, windows, kept, closed, removed, actor
         )
 
-    def _was_open(self, board: str, window: OpenWindow) -> bool:
-        """Whether a window took the whole stretch, so that its entries are right."""
+    def _is_right(self, page: BoardState, window: OpenWindow) -> bool:
+        """Whether a window took the whole stretch, so that its entries are right.
+
+        Under decay none is: their scores depend on the times of submissions.
+        """
+        if page.terms.order.decays:
+            return False
         always = (window.start, window.end) == (None, None)
-        return always or (board, window.window) in self._open_before
+        return always or (page.board.name, window.window) in self._open_before
+
+    def _is_redated(self, sealed: SealedWindow) -> bool:
+        """Whether a closed window may have scores of the stretch that depend on their times."""
+        return sealed.terms.order.decays and sealed.through > self.wrong.first
 
 
 def _same_closing(one: SealedWindow | None, other: SealedWindow) -> bool:

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from rankd.errors import FieldError, InvalidBoard
+from rankd.model.decay import Decay, HalfLife, read_decay
 from rankd.model.json_values import encode_json, json_form
 from rankd.model.rewards import RewardBand, read_rewards
 from rankd.model.rules import (
@@ -153,24 +154,6 @@ class Limits:
             for name, limit in rates.items()
             if limit is not None
         )
-
-
-@dataclass(frozen=True, slots=True)
-class HalfLife:
-    """A score is worth half as much after each of these periods."""
-
-    period: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class LinearDecay:
-    """A score loses this amount, in smallest units, in each of these periods."""
-
-    amount: int
-    per: timedelta
-
-
-Decay = HalfLife | LinearDecay
 
 
 class FieldChange(NamedTuple):
@@ -358,9 +341,8 @@ class Board:
         if decay is None:
             return None
         if isinstance(decay, HalfLife):
-            return {"half_life": show_duration(decay.period)}
-        amount, per = self._plain_score(decay.amount), show_duration(decay.per)
-        return {"linear": {"amount": amount, "per": per}}
+            return decay.definition()
+        return decay.definition(self._plain_score)
 
 
 # ------------------------------------------------------------------------------ scores
@@ -730,26 +712,11 @@ def _read_decay(
         return None
     if len(columns) > 1:
         read.refuse("decay", "needs a board of one column")
+    elif any(column.direction is Direction.LOWER for column in columns):
+        read.refuse("decay", "needs a board on which higher wins: it makes scores less")
     if rule is ScoreRule.FIRST:
         read.refuse("decay", "cannot be combined with the rule first")
-    fields = read.mapping("decay", given, ("half_life", "linear"))
-    if not isinstance(given, Mapping):
-        return None
-    half_life, linear = fields.get("half_life"), fields.get("linear")
-    if (half_life is None) == (linear is None):
-        read.refuse("decay", "must hold either half_life or linear")
-        return None
-    if linear is None:
-        return HalfLife(read.duration("decay.half_life", half_life))
-    return _read_linear(read, linear, decimals)
-
-
-def _read_linear(read: _DefinitionReader, given: object, decimals: int) -> LinearDecay:
-    fields = read.mapping("decay.linear", given, ("amount", "per"))
-    amount = read.amount("decay.linear.amount", fields.get("amount"), decimals)
-    if fields.get("amount") is None:
-        read.refuse("decay.linear.amount", "must be given")
-    return LinearDecay(amount or 0, read.duration("decay.linear.per", fields.get("per")))
+    return read_decay(read, given, decimals)
 
 
 def _read_limits(read: _DefinitionReader, given: object, decimals: int) -> Limits:

@@ -13,6 +13,16 @@ Layout: big-endian, smaller is better, 16 bytes for one column and 8 more for ea
            latest   its complement
            player   zero: the player's id, which every index keeps behind the key, decides
 
+Under decay an entry is an amount at an instant (decay.py), and the key of its single column is
+
+   16  the word that orders it, shifted to unsigned and complemented
+    8  the instant, complemented when the latest of equals is ahead
+   16  under half-life only: the amount, shifted to unsigned and complemented
+    8  the tie-break
+
+Time goes on with positions. So entries that are equal but for their instants, by chance and then
+for ever, are in the order of their positions, as the tie-break has it.
+
 A position belongs to one fact and so to one player: under ``first`` and ``latest`` no two keys of
 a ranking are equal. That two players are *tied* is a matter of how ranks are shown (standing.py);
 it is told by equal score parts, never by equal keys.
@@ -28,7 +38,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from rankd.model.board import Board, Direction, Scores, TieBreak
+from rankd.model.decay import Amount, Decay, LinearDecay
 from rankd.model.facts import Position
+from rankd.model.window import Instant
 
 POSITION_MAX = 2**64 - 1
 """The unsigned 64-bit range: at a million facts a second, half a million years."""
@@ -61,7 +73,8 @@ class Order:
     scores_of: Callable[[bytes], list[Scores]] = field(init=False, repr=False, compare=False)
     """Return the scores of each of some keys that lie end to end."""
     masks: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """XOR masks between the words of a key and the scores and position it encodes."""
+    """XOR masks between the words of a key and the scores and position it encodes. None under
+    decay."""
     _layout: struct.Struct = field(init=False, repr=False, compare=False)
     _mask: int = field(init=False, repr=False, compare=False)
 
@@ -85,7 +98,35 @@ class Order:
     @staticmethod
     def of(board: Board) -> "Order":
         """Return the order of a board's entries. Boards that order alike share one."""
+        if board.decay is not None:
+            return _decay_order(board.directions, board.tie_break, board.decay)
         return _order(board.directions, board.tie_break)
+
+    @property
+    def decays(self) -> bool:
+        """Whether the scores that are shown depend on the time."""
+        return False
+
+    @property
+    def identity(self) -> str:
+        """Everything that makes keys comparable, as text."""
+        return f"{','.join(self.directions)}/{self.tie_break}"
+
+    def entry(self, scores: Scores, _at: Instant) -> Scores:
+        """Return the entry of scores that are recorded at an instant."""
+        return scores
+
+    def shown(self, entry: Scores, _at: Instant) -> Scores:
+        """Return the scores of an entry to show at an instant."""
+        return entry
+
+    def recorded(self, _entry: Scores) -> int | None:
+        """Return the score of an entry as it was recorded; None without decay, as it is shown."""
+        return None
+
+    def shown_of(self, keys: bytes, _at: Instant) -> list[Scores]:
+        """Return the scores to show of each of some keys that lie end to end."""
+        return self.scores_of(keys)
 
     def position(self, key: bytes) -> Position | None:
         """Return the position a key was made from, or None where the player decides ties."""
@@ -103,15 +144,19 @@ class Order:
         """
         return self._score_part(scores) + _LOWEST_TIE
 
+    def floor_of(self, key: bytes) -> bytes:
+        """Return the floor of the scores that a key was made from."""
+        return score_part(key) + _LOWEST_TIE
+
     def ceiling(self, scores: Scores) -> bytes:
         """Return a key that no entry with these scores is above, and every worse one is."""
         return self._score_part(scores) + _HIGHEST_TIE
 
-    def span(self, low: int | None, high: int | None) -> tuple[bytes, bytes]:
+    def span(self, low: int | None, high: int | None, _at: Instant) -> tuple[bytes, bytes]:
         """Return the bounds of the entries whose first column lies in a range, both inclusive.
 
         No such entry is below the first key; every entry below the second, and not below the first,
-        is one. None is no bound.
+        is one. None is no bound. Under decay the column is the score that is shown at an instant.
         """
         higher = self.directions[0] is Direction.HIGHER
         best, worst = (high, low) if higher else (low, high)
@@ -138,6 +183,104 @@ class Order:
     def _unpack(self, key: bytes) -> tuple[int, ...]:
         packed = (int.from_bytes(key, "big") ^ self._mask).to_bytes(self.key_bytes, "big")
         return self._layout.unpack(packed)
+
+
+_WORD_MAX = 2**127 - 1
+_WORD_LIMIT = 2**128
+_INSTANT_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecayOrder(Order):
+    """The order of entries whose scores become less with time. Their ``Scores`` are an Amount."""
+
+    decay: Decay
+
+    def __post_init__(self) -> None:
+        assert self.directions == (Direction.HIGHER,), "decay needs one column, higher wins"
+        remember = object.__setattr__
+        remember(self, "key_bytes", 32 if isinstance(self.decay, LinearDecay) else 48)
+        remember(self, "masks", ())
+        remember(self, "key", self._key)
+        remember(self, "scores", self._entry)
+        remember(self, "scores_of", self._entries)
+
+    @property
+    def decays(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def identity(self) -> str:
+        """Everything that makes keys comparable, as text."""
+        return f"{self.tie_break}/{self.decay}"
+
+    def entry(self, scores: Scores, at: Instant) -> Scores:
+        """Return the entry of a score that is recorded at an instant."""
+        return self.decay.entry(scores[0] * self.decay.scale, at)
+
+    def shown(self, entry: Scores, at: Instant) -> Scores:
+        """Return the value of an entry at an instant."""
+        return (self.decay.score(Amount(*entry), at),)
+
+    def recorded(self, entry: Scores) -> int | None:
+        """Return the score of an entry as it was recorded."""
+        amount = Amount(*entry)
+        return self.decay.score(amount, amount.at)
+
+    def shown_of(self, keys: bytes, at: Instant) -> list[Scores]:
+        """Return the values at an instant of each of some keys that lie end to end."""
+        return [self.shown(self._entry(key), at) for key in self.parted(keys)]
+
+    def position(self, key: bytes) -> Position | None:
+        """Return the position a key was made from, or None where the player decides ties."""
+        if self.tie_break is TieBreak.PLAYER:
+            return None
+        tie = int.from_bytes(key[-TIE_BREAK_BYTES:], "big")
+        return Position(POSITION_MAX - tie if self.tie_break is TieBreak.LATEST else tie)
+
+    def span(self, low: int | None, high: int | None, at: Instant) -> tuple[bytes, bytes]:
+        """Return the bounds of the entries whose shown score lies in a range, both inclusive.
+
+        A shown score is at least n if the value is n - 1/2 or more, and that itself if n is even.
+        """
+        bound, width = self.decay.bound, self.key_bytes
+        begin, end = bytes(width), b"\xff" * width
+        if high is not None:
+            fill = b"\xff" if high & 1 else b"\0"
+            begin = _word_bytes(bound(2 * high + 1, at)) + fill * (width - 16)
+        if low is not None:
+            fill = b"\0" if low & 1 else b"\xff"
+            end = _word_bytes(bound(2 * low - 1, at)) + fill * (width - 16)
+        return begin, end
+
+    def _key(self, scores: Scores, position: Position) -> bytes:
+        assert position > 0, position
+        entry, latest = Amount(*scores), self.tie_break is TieBreak.LATEST
+        tie = {TieBreak.FIRST: position, TieBreak.LATEST: POSITION_MAX - position}
+        parts = [
+            _word_bytes(self.decay.word(entry)),
+            (_INSTANT_MAX - entry.at if latest else entry.at).to_bytes(8, "big"),
+            b"" if isinstance(self.decay, LinearDecay) else _word_bytes(entry.amount),
+            tie.get(self.tie_break, 0).to_bytes(TIE_BREAK_BYTES, "big"),
+        ]
+        return b"".join(parts)
+
+    def _entry(self, key: bytes) -> Scores:
+        at = int.from_bytes(key[16:24], "big")
+        if self.tie_break is TieBreak.LATEST:
+            at = _INSTANT_MAX - at
+        if isinstance(self.decay, LinearDecay):
+            return self.decay.entry_of(_WORD_MAX - int.from_bytes(key[:16], "big"), at)
+        return Amount(_WORD_MAX - int.from_bytes(key[24:40], "big"), at)
+
+    def _entries(self, keys: bytes) -> list[Scores]:
+        return [self._entry(key) for key in self.parted(keys)]
+
+
+def _word_bytes(word: int) -> bytes:
+    """Return a signed number of 128 bits as bytes, the greatest first."""
+    return (_WORD_MAX - word).to_bytes(16, "big")
 
 
 def score_part(key: bytes) -> bytes:
@@ -210,3 +353,4 @@ def _narrow_scores_of(order: Order) -> Callable[[bytes], list[Scores]]:
 
 
 _order = cache(Order)
+_decay_order = cache(DecayOrder)

@@ -37,6 +37,8 @@ class InWindow(ReprMixin, msgspec.Struct, frozen=True, array_like=True, gc=False
     code: str | None = None
     message: str | None = None
     """Why, where it was rejected or held."""
+    raw: int | None = None
+    """On boards with decay the score as it was recorded, in smallest units."""
 
     @property
     def rank_change(self) -> int | None:
@@ -60,6 +62,7 @@ class InWindow(ReprMixin, msgspec.Struct, frozen=True, array_like=True, gc=False
         yield "total", self.total
         yield "code", self.code, None
         yield "message", self.message, None
+        yield "raw", self.raw, None
 
 
 NOWHERE = InWindow(
@@ -110,6 +113,11 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.shown(self.first.scores)
 
     @property
+    def raw_score(self) -> int | Decimal | None:
+        """On boards with decay the score after it as it was recorded; else None."""
+        return None if self.first.raw is None else shown_score(self.first.raw, self.decimals)
+
+    @property
     def previous_score(self) -> int | Decimal | None:
         """The player's score before it."""
         return self.shown(self.first.previous_scores)
@@ -144,6 +152,7 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         yield "player", self.player
         yield "verdict", self.verdict
         yield "score", self.score
+        yield "raw_score", self.raw_score, None
         yield "previous_score", self.previous_score
         yield "rank", self.rank
         yield "previous_rank", self.previous_rank

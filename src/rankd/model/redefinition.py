@@ -21,7 +21,7 @@ from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.standing import TieRule
 
 _DECIDES_ENTRIES = attrgetter(
-    "columns", "rule", "decimals", "tie_break", "segments", "score_low", "score_high"
+    "columns", "rule", "decimals", "tie_break", "segments", "score_low", "score_high", "decay"
 )
 
 

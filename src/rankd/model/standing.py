@@ -27,6 +27,7 @@ import msgspec
 
 from rankd.errors import FieldError, InvalidCursor, InvalidPage
 from rankd.model.facts import Position
+from rankd.model.window import Instant
 
 Words = Iterator[tuple[str, Any] | tuple[str, Any, Any]]
 """Each word and its value; a third is the value that goes without saying."""
@@ -102,6 +103,15 @@ class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     """Whether it was read without the index, and may be older than earlier answers."""
     ordinal: Rank | None = None
     """Its unique place, every entry counted; None on boards whose ranks are unique anyway."""
+    raw: int | None = None
+    """On boards with decay the score as it was recorded, in smallest units."""
+    at: Instant | None = None
+    """On boards with decay the instant whose score it shows, in microseconds since 1970."""
+
+    @property
+    def raw_score(self) -> int | Decimal | None:
+        """On boards with decay the score as it was recorded; else None."""
+        return None if self.raw is None else shown_score(self.raw, self.decimals)
 
     @property
     def score(self) -> int | Decimal:
@@ -125,6 +135,7 @@ class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
         yield "player", self.player
         yield "name", self.name, None
         yield "score", self.score
+        yield "raw_score", self.raw_score, None
         yield "scores", self.scores, self.scores[:1]
         yield "total", self.total
         yield "percentile", self.percentile

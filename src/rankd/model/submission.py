@@ -42,6 +42,7 @@ from rankd.model.board import (
     Scores,
     shown_name,
 )
+from rankd.model.decay import Amount, Decay
 from rankd.model.facts import Attributes, ExpiringScoreSubmitted, ScoreSubmitted, shared_attributes
 from rankd.model.graphemes import is_visible
 from rankd.model.json_values import encode_json, json_form
@@ -187,12 +188,16 @@ class Submitted(Protocol):
         """Whether it sets or shifts the entry under any rule of the board."""
 
 
-def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict:
+def judge(board: Board, submitted: Submitted, current: Scores | None, at: Instant = 0) -> Verdict:
     """Decide the outcome of a submission for a player's entry in one ranking. Never raises.
 
     ``current`` holds the entry's scores, None where there is no entry; each window has its own, and
-    so its own verdict. O(columns).
+    so its own verdict. Under decay these, and those of the verdict, are an Amount, and ``at`` is
+    the instant of the submission. O(columns).
     """
+    if board.decay is not None:
+        entry = None if current is None else Amount(*current)
+        return _judge_decaying(board, board.decay, submitted, entry, at)
     scores = submitted.scores
     if scores is None:
         if board.rule is _FIRST and not submitted.overrides:
@@ -235,6 +240,44 @@ def _judge_total(board: Board, total: Scores, current: Scores | None) -> Verdict
 
 def _fits(scores: Scores) -> bool:
     return min(scores) >= SCORE_MIN and max(scores) <= SCORE_MAX
+
+
+def _judge_decaying(
+    board: Board, decay: Decay, submitted: Submitted, current: Amount | None, at: Instant
+) -> Verdict:
+    """Judge by the values at the instant of the submission, or of the entry if that is later."""
+    scores = submitted.scores
+    at = at if current is None else max(at, current.at)
+    if scores is None:
+        return _judge_increase(board, decay, submitted.delta or 0, current, at)
+    if len(scores) != 1:
+        return COLUMNS_CHANGED
+    rule = _LATEST if submitted.overrides else board.rule
+    if rule is _SUM and current is not None:
+        return _judge_increase(board, decay, scores[0], current, at)
+    if not board.score_low <= scores[0] <= board.score_high:
+        return OUT_OF_BOUNDS
+    entry = decay.entry(scores[0] * decay.scale, at)
+    if current is None:
+        return Counted(entry, True)
+    word, before = decay.word(entry), decay.word(current)
+    if rule is _LATEST:
+        return Counted(entry, True) if word != before else Counted(current, False)
+    return Counted(entry, True) if word > before else NotBetter(current)
+
+
+def _judge_increase(
+    board: Board, decay: Decay, added: int, current: Amount | None, at: Instant
+) -> Verdict:
+    """Judge an increase of the value at an instant, or of 0 where there is no entry."""
+    scale, before = decay.scale, 0 if current is None else decay.amount(current, at)
+    total = before + added * scale
+    if not board.score_low * scale <= total <= board.score_high * scale:
+        fits = SCORE_MIN * scale <= total <= SCORE_MAX * scale
+        return OUT_OF_BOUNDS if fits else OVERFLOW
+    if current is not None and not added:
+        return Counted(current, False)
+    return Counted(decay.entry(total, at), True)
 
 
 # --------------------------------------------------------------------- reading many

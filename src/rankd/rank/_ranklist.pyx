@@ -360,7 +360,7 @@ cdef class RankList:
 
     def __cinit__(self, width=16, *, PlayerTable players=None, dense=False):
         if width % 8 or not 8 * RK_LIST_WORDS_MIN <= width <= RK_KEY_BYTES_MAX:
-            raise ValueError(f"a key has 16, 24, 32 or 40 bytes, not {width}")
+            raise ValueError(f"a key has 16, 24, 32, 40 or 48 bytes, not {width}")
         self.width = width
         self.players = players
         rk_list_init(&self._list, width // 8, dense, NULL if players is None else &players._players)

@@ -21,7 +21,7 @@
 
 #include "hash.h"
 
-#define RK_KEY_WORDS_MAX 5u
+#define RK_KEY_WORDS_MAX 6u
 #define RK_KEY_BYTES_MAX (8u * RK_KEY_WORDS_MAX)
 
 typedef struct {

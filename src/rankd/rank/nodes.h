@@ -133,7 +133,8 @@ keys_below(const uint64_t *keys, const uint64_t *key, const uint32_t steps, uint
     case 2: return search(keys, key, steps, 2);
     case 3: return search(keys, key, steps, 3);
     case 4: return search(keys, key, steps, 4);
-    default: return search(keys, key, steps, 5);
+    case 5: return search(keys, key, steps, 5);
+    default: return search(keys, key, steps, RK_KEY_WORDS_MAX);
     }
 }
 

@@ -152,8 +152,8 @@ class RankList:
     def __init__(
         self, width: int = 16, *, players: PlayerTable | None = None, dense: bool = False
     ) -> None:
-        if width not in (16, 24, 32, 40):
-            raise ValueError(f"a key has 16, 24, 32 or 40 bytes, not {width}")
+        if width not in (16, 24, 32, 40, 48):
+            raise ValueError(f"a key has 16, 24, 32, 40 or 48 bytes, not {width}")
         self.width, self.players, self.dense = width, players, dense
         self._entries: list[tuple[bytes, bytes, int]] = []
         self._keys: dict[int, bytes] = {}

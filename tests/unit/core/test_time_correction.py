@@ -37,6 +37,11 @@ TURNS = (WindowOpened, WindowSealed, WindowDropped)
 YEAR = 365 * DAY
 SEASON = {"name": "season", "start": "2026-01-01T00:00:00Z"}
 BOARD = {"rule": "sum", "windows": ["all", "daily", "monthly"], "retention": {"daily": "3d"}}
+DECAYS: list[dict[str, Any] | None] = [
+    None,
+    {"half_life": "1d"},
+    {"linear": {"points": 3, "per": "1d"}, "floor": 0},
+]
 
 
 async def standings_of(rankd: Engine) -> Mapping[str, Mapping[str, Any]]:
@@ -47,7 +52,9 @@ async def standings_of(rankd: Engine) -> Mapping[str, Mapping[str, Any]]:
         found[name] = {}
         for id in windows:
             listed = await rankd.reader.page(name, window=id, limit=1_000)
-            found[name][id] = [(one.rank, one.player, one.scores) for one in listed.standings]
+            found[name][id] = [
+                (one.rank, one.player, one.scores, one.raw) for one in listed.standings
+            ]
     return found
 
 
@@ -61,9 +68,11 @@ async def first_at(rankd: Engine, time: Instant) -> Position:
     return next(one.position for one in facts if one.at >= time)
 
 
-async def play(rankd: Engine, clock: SetClock, *, ahead: int = 0) -> None:
+async def play(
+    rankd: Engine, clock: SetClock, *, ahead: int = 0, decay: dict[str, Any] | None = None
+) -> None:
     """Play for six days, with a clock that is ahead on two of them until it is corrected."""
-    await rankd.define("b", BOARD)
+    await rankd.define("b", {**BOARD, "decay": decay})
     for day in range(6):
         for hour in (1, 5):
             offset = ahead if day in (3, 4) else 0
@@ -79,15 +88,18 @@ async def play(rankd: Engine, clock: SetClock, *, ahead: int = 0) -> None:
             assert rankd.ledger_time == clock.time
 
 
+@pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("ahead", [DAY, 60 * DAY, 10 * YEAR])
-async def test_windows_are_as_if_the_time_had_been_right(ahead: int) -> None:
+async def test_windows_are_as_if_the_time_had_been_right(
+    ahead: int, decay: dict[str, Any] | None
+) -> None:
     clock = SetClock()
     async with engine(FaultyLedger(), clock) as rankd:
-        await play(rankd, clock)
+        await play(rankd, clock, decay=decay)
         expected = await standings_of(rankd)
     ledger, clock = FaultyLedger(), SetClock()
     async with engine(ledger, clock) as rankd:
-        await play(rankd, clock, ahead=ahead)
+        await play(rankd, clock, ahead=ahead, decay=decay)
         assert await standings_of(rankd) == expected
         await verified(rankd)
         state = state_of(rankd.projector)

@@ -13,7 +13,6 @@ import rankd
 from rankd.core.writer import BATCH_FACTS_MAX
 from rankd.errors import (
     BoardDiffers,
-    InvalidBoard,
     InvalidPage,
     InvalidSubmission,
     LedgerInUse,
@@ -249,16 +248,3 @@ def test_a_malformed_item_stops_all_before_any_is_recorded(tmp_path: Path) -> No
             with pytest.raises(InvalidSubmission):
                 board.submit_many([("ann", 1), wrong])  # type: ignore[list-item]
         assert board.top() == []
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"decay": {"half_life": "7d"}},
-    ],
-)
-def test_what_is_not_built_yet_is_refused_not_ignored(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    with rankd.open(tmp_path) as ranks, pytest.raises(InvalidBoard, match="not supported yet"):
-        ranks.board("arena", **asked)

@@ -26,13 +26,12 @@ from rankd.model.board import (
     Column,
     Direction,
     FieldChange,
-    HalfLife,
     Limits,
-    LinearDecay,
     ScoreRule,
     TieBreak,
     Writes,
 )
+from rankd.model.decay import HalfLife, LinearDecay
 from rankd.model.rules import SUBMISSIONS_PER_MINUTE_MAX
 from rankd.model.standing import TieRule
 
@@ -210,8 +209,12 @@ def test_a_board_is_frozen_and_can_be_a_key() -> None:
     ("decay", "expected"),
     [
         ({"half_life": "7d"}, HalfLife(timedelta(days=7))),
-        ({"linear": {"amount": 10, "per": "1d"}}, LinearDecay(1000, timedelta(days=1))),
-        ({"linear": {"amount": "0.5", "per": "12h"}}, LinearDecay(50, timedelta(hours=12))),
+        ({"linear": {"points": 10, "per": "1d"}}, LinearDecay(1000, timedelta(days=1))),
+        ({"linear": {"points": "0.5", "per": "12h"}}, LinearDecay(50, timedelta(hours=12))),
+        (
+            {"linear": {"points": 1, "per": "1d"}, "floor": "-2.5"},
+            LinearDecay(100, timedelta(days=1), -250),
+        ),
     ],
 )
 def test_scores_may_decay(decay: dict[str, object], expected: object) -> None:
@@ -338,16 +341,23 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ({"decay": {}}, "decay", "half_life or linear"),
         ({"decay": "7d"}, "decay", "object"),
         (
-            {"decay": {"half_life": "7d", "linear": {"amount": 1, "per": "1d"}}},
+            {"decay": {"half_life": "7d", "linear": {"points": 1, "per": "1d"}}},
             "decay",
             "half_life or linear",
         ),
         ({"decay": {"half_life": 7}}, "decay.half_life", "duration"),
         ({"decay": {"half_life": "0d"}}, "decay.half_life", "zero"),
-        ({"decay": {"linear": {"per": "1d"}}}, "decay.linear.amount", "given"),
-        ({"decay": {"linear": {"amount": -1, "per": "1d"}}}, "decay.linear.amount", "more than 0"),
-        ({"decay": {"linear": {"amount": 1}}}, "decay.linear.per", "duration"),
+        ({"decay": {"linear": {"per": "1d"}}}, "decay.linear.points", "given"),
+        ({"decay": {"linear": {"points": -1, "per": "1d"}}}, "decay.linear.points", "more than 0"),
+        ({"decay": {"linear": {"points": 1}}}, "decay.linear.per", "duration"),
+        (
+            {"decay": {"linear": {"points": 1, "per": "1d"}, "floor": "low"}},
+            "decay.floor",
+            "number",
+        ),
+        ({"decay": {"half_life": "7d", "floor": 0}}, "decay.floor", "needs linear"),
         ({"decay": {"half_life": "7d"}, "rule": "first"}, "decay", "rule first"),
+        ({"decay": {"half_life": "7d"}, "direction": "lower"}, "decay", "higher wins"),
         (
             {"decay": {"half_life": "7d"}, "columns": [{"name": "a"}, {"name": "b"}]},
             "decay",
@@ -468,10 +478,9 @@ def definitions(draw: st.DrawFn) -> dict[str, object]:
         "prize": draw(st.booleans()),
         "retention": {name: "90m" for name in windows if name != "all"},
     }
-    if len(columns) == 1:
-        everything["decay"] = draw(
-            st.sampled_from([None, {"half_life": "36h"}, {"linear": {"amount": 3, "per": "1w"}}])
-        )
+    if len(columns) == 1 and columns[0]["direction"] == "higher":
+        linear = {"linear": {"points": 3, "per": "1w"}, "floor": -1}
+        everything["decay"] = draw(st.sampled_from([None, {"half_life": "36h"}, linear]))
     left_out = draw(st.sets(st.sampled_from(sorted(everything.keys() - {"windows"}))))
     return {name: value for name, value in everything.items() if name not in left_out}
 
