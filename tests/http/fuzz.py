@@ -37,6 +37,9 @@ _BOARD = b"/v1/boards/global"
 _BATCH = (
     b'{"scores":[{"board":"global","player":"p1","score":7},{"board":"b","player":"p2","score":1}]}'
 )
+_WEBHOOK = b'{"url":"https://game.example/hook","events":["window.sealed"],"boards":["none"]}'
+"""Of a board without events: a delivery would come to its end at any time."""
+
 _API = [
     *(get(_BOARD + b"/standings/p%d" % number) for number in range(4)),
     *(get(_BOARD + b"/standings/p%d/around?above=1" % number) for number in range(3)),
@@ -68,6 +71,43 @@ _API = [
     post(b"/v1/players/p1", b'{"attributes":{"region":null,"level":3}}', method=b"PATCH"),
     post(b"/v1/boards/b", b'{"ties":"dense"}', method=b"PUT"),
     post(b"/ingest/score", b'{"player_id":"p1","score":4}'),
+    post(_BOARD + b"/scores", b'{"player":"p3","score":70,"lives":"24h"}'),
+    post(_BOARD + b"/scores", b'{"player":"p1","score":900001}'),  # Held by a rule.
+    post(_BOARD + b"/adjustments", b'{"player":"p1","delta":5,"reason":"a test"}'),
+    post(_BOARD + b"/retractions", b'{"player":"p2","reason":"a test"}'),
+    post(_BOARD + b"/retractions?dry_run=true", b'{"build":"1.2","since":"2026-11-14T00:00:00Z"}'),
+    post(b"/v1/retractions", b'{"players":["p3"]}'),
+    post(b"/v1/retractions?dry_run=true", b'{"until":"2026-11-17T00:00:00Z"}'),
+    get(_BOARD + b"/retractions/9?dry_run=true", method=b"DELETE"),
+    get(b"/v1/retractions/9", method=b"DELETE"),
+    get(_BOARD + b"/corrections?limit=2"),
+    post(b"/v1/operations/1:wait", b""),
+    post(_BOARD + b"/standings/p1", b'{"metadata":{"car":"red"}}', method=b"PATCH"),
+    get(_BOARD + b"/standings/p3?reason=a%20test", method=b"DELETE"),
+    *(
+        post(b"/v1/players/p%d:%b" % (number, verb), b'{"reason":"a test","boards":["global"]}')
+        for number, verb in enumerate((b"ban", b"hide", b"shadow", b"restore"))
+    ),
+    get(b"/v1/reviews?board=global&state=held&limit=3"),
+    get(b"/v1/reviews/12"),
+    post(b"/v1/reviews/12:approve", b'{"reason":"a test"}'),
+    post(b"/v1/reviews/13:reject", b"{}"),
+    post(_BOARD + b"/runs", b'{"player":"p1"}'),
+    post(_BOARD + b"/scores", b'{"player":"p1","score":9,"run":"0000"}'),
+    *(
+        post(_BOARD + b":" + verb, b'{"window":"daily","reason":"a test"}')
+        for verb in (b"reset", b"freeze", b"settle")
+    ),
+    get(_BOARD + b"/windows/daily:-1/certificate"),
+    get(_BOARD + b"/schedule?next=3"),
+    get(_BOARD + b"/standings?score_min=1&score_max=9&edition=1"),
+    post(b"/v1/webhooks/hook", _WEBHOOK, method=b"PUT"),
+    get(b"/v1/webhooks/hook"),
+    get(b"/v1/webhooks"),
+    get(b"/v1/webhooks/hook/deliveries?limit=2"),
+    post(b"/v1/webhooks/hook:replay", b'{"position":1}'),
+    get(b"/v1/webhooks/hook", method=b"DELETE"),
+    get(b"/v1/facts?administrative=true&actor=a&kind=score_retracted"),
 ]
 _INTERESTING = [
     *(b"\r\n", b"\r\n\r\n", b"\n", b"\r", b" ", b"\t", b"\x00", b"\xff", b"%", b"%00", b"%2f"),
@@ -101,7 +141,11 @@ async def toys(**given: Any) -> AsyncIterator[Server]:
 @asynccontextmanager
 async def api(**given: Any) -> AsyncIterator[Server]:
     async with whole(**given) as service:
-        definition = {"windows": ["all", "daily"], "segments": ["region"]}
+        rules = [
+            {"rule": "first_score", "max": 1000, "then": "hold"},
+            {"rule": "gain_per_minute", "max": 100_000, "then": "hold"},
+        ]
+        definition = {"windows": ["all", "daily"], "segments": ["region"], "rules": rules}
         await service.told("PUT", "/v1/boards/global", definition)
         address = urlsplit(service.address)
         yield Server(address.hostname or "", address.port or 0)

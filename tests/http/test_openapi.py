@@ -17,6 +17,7 @@ GROUPS = [
     ("submit_score", "submit_scores", "lookup_standings", "put_player", "erase_player"),
     ("list_standings", "get_standing", "around_rank", "player_history", "list_facts"),
     ("get_clock", "confirm_clock", "correct_clock"),
+    ("retract_scores", "undo_retraction", "approve_review", "start_run", "reset_window"),
     ("classic_score", "classic_top", "classic_rank", "classic_around", "classic_neighbours"),
 ]
 """One of each kind: what a commit has the time for. The long run leaves none out."""

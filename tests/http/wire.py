@@ -23,7 +23,10 @@ from rankd.settings import Settings
 T = TypeVar("T")
 
 DATE = (b"date", b"Mon, 16 Nov 2026 00:00:00 GMT")
-_VARIES = re.compile(rb'(date: [^\r]+|"request_id":"[0-9a-f]{16}")')
+_VARIES = re.compile(
+    rb'(date: [^\r]+|"request_id":"[0-9a-f]{16}"|"id":"[0-9a-f]{12}"'
+    rb'|"(secret|run|seed|chain)":"[0-9A-Za-z.+/=_-]+")'
+)
 
 
 class Wire(asyncio.Transport):

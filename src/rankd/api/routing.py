@@ -251,6 +251,10 @@ class Route:
             values[name] = value
 
 
+NAMES_WITH_COLONS = ("player",)
+"""Path parameters whose values may have colons: ``/v1/players/a:ban`` is also the player a:ban."""
+
+
 class RouteMatch(NamedTuple):
     """A route, and the values of its path parameters."""
 
@@ -279,6 +283,13 @@ class _TemplateShape:
             return self.rows.get(self.literals(segments))
         _, _, verb = segments[self.verb_place].rpartition(":")
         return self.rows.get((verb, self.literals(segments)))
+
+    def ends_name(self, rows: Mapping[str, _RouteRow]) -> bool:
+        """Whether a verb can only follow a name, so that its path is no other path as well."""
+        if self.verb_place is None:
+            return False
+        (*_, row) = rows.values()
+        return not any((name, self.verb_place) in row.names for name in NAMES_WITH_COLONS)
 
     def cut_verb(self, segments: list[str]) -> None:
         """Remove the verb from its segment."""
@@ -339,7 +350,9 @@ class Router:
             if encoded:
                 segments = _encoded_at(shape.places, path, plain)
             rows = shape.rows_of(segments)
-            if rows is not None and (row := rows.get(wanted)) is not None:
+            if rows is None:
+                continue
+            if (row := rows.get(wanted)) is not None:
                 shape.cut_verb(segments)
                 params = {name: segments[place] for name, place in row.names}
                 if encoded:
@@ -347,6 +360,8 @@ class Router:
                 if "" in params.values():
                     raise NotFound
                 return RouteMatch(row.route, params)
+            if shape.ends_name(rows):
+                break
         allow = self.allowed(path)
         if not allow:
             raise NotFound
@@ -362,6 +377,8 @@ class Router:
             shape.cut_verb(segments)
             if "" not in [segments[place] for place in shape.places]:
                 methods.update(rows)
+            if rows and shape.ends_name(rows):
+                break
         if "GET" in methods:
             methods.add("HEAD")
         return tuple(sorted(methods | {"OPTIONS"})) if methods else ()

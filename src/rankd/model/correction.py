@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rankd.errors import FieldError, InvalidRequest, InvalidSubmission
-from rankd.model.board import NAME, Board, ScoreRule, shown_name
+from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, Board, ScoreRule, shown_name
 from rankd.model.facts import Position, ScoreAdjusted
 from rankd.model.profile import read_reason
 from rankd.model.submission import (
@@ -217,7 +217,7 @@ def read_state(body: Mapping[str, object], now: Instant) -> StateRequest:
         if (
             isinstance(given, list)
             and 0 < len(given) <= STATE_BOARDS_MAX
-            and all(isinstance(name, str) and NAME.fullmatch(name) for name in given)
+            and all(isinstance(name, str) and _is_board_name(name) for name in given)
         ):
             boards = tuple(sorted(set(given)))
         else:
@@ -228,3 +228,8 @@ def read_state(body: Mapping[str, object], now: Instant) -> StateRequest:
     if errors:
         raise InvalidRequest(errors)
     return StateRequest(boards, until, read_reason(body.get("reason")))
+
+
+def _is_board_name(name: str) -> bool:
+    """Whether a board can have this name; there need not be one."""
+    return len(name) <= BOARD_NAME_LENGTH_MAX and NAME.fullmatch(name) is not None

@@ -61,7 +61,8 @@ ROUTER = Router(
         ("POST", "/v1/boards/g:reset", "/v1/boards/{board}:reset", {"board": "g"}),
         ("POST", "/v1/boards/a:b:freeze", "/v1/boards/{board}:freeze", {"board": "a:b"}),
         ("POST", "/v1/boards/a%3Areset:freeze", "/v1/boards/{board}:freeze", {"board": "a:reset"}),
-        ("GET", "/v1/boards/g:reset", "/v1/boards/{board}", {"board": "g:reset"}),
+        ("GET", "/v1/players/a:ban", "/v1/players/{player}", {"player": "a:ban"}),
+        ("GET", "/v1/boards/g:no-verb", "/v1/boards/{board}", {"board": "g:no-verb"}),
         ("POST", "/v1/boards/g/standings:lookup", LOOKUP, {"board": "g"}),
         ("GET", "/v1/boards/g/standings/p", STANDING, {"board": "g", "player": "p"}),
         ("GET", "/v1/boards/g/around/7", AROUND, {"board": "g", "rank": "7"}),
@@ -112,6 +113,15 @@ def test_a_known_path_tells_which_methods_it_takes() -> None:
     assert told.value.allow == ("GET", "HEAD", "OPTIONS", "PUT")
     assert ROUTER.allowed("/v1/players/p:ban") == ("GET", "HEAD", "OPTIONS", "POST")
     assert ROUTER.allowed("/nowhere") == ()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_verb_behind_a_name_takes_its_own_method_only(method: str) -> None:
+    """No board has a colon in its name; a player may have one in its id."""
+    with pytest.raises(MethodNotAllowed) as refusal:
+        ROUTER.find(method, "/v1/boards/g:reset")
+    assert refusal.value.allow == ROUTER.allowed("/v1/boards/g:reset") == ("OPTIONS", "POST")
+    assert ROUTER.allowed("/v1/players/a:ban") == ("GET", "HEAD", "OPTIONS", "POST")
 
 
 def test_who_posts_where_things_are_put_is_told_where() -> None:

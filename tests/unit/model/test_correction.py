@@ -110,6 +110,7 @@ def test_a_state_of_a_player_is_read() -> None:
         ("boards", []),
         ("boards", "b"),
         ("boards", ["a b"]),
+        ("boards", ["b" * 65]),
         ("boards", ["b"] * (STATE_BOARDS_MAX + 1)),
         ("until", "2026-11-16T12:00:00Z"),
         ("until", "soon"),
