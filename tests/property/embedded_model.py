@@ -23,6 +23,9 @@ DAY = 24 * HOUR
 EPOCH = date(1970, 1, 1)
 SCORE_MIN, SCORE_MAX = -(2**63), 2**63 - 1
 
+VERIFIER = "replay"
+"""The name of the only verifier there is."""
+
 Number = int | Decimal
 Scores = tuple[int, ...]
 Definition = dict[str, Any]
@@ -116,6 +119,10 @@ class Rules:
     """Its rules against cheating."""
     attempts: int | None = None
     """How many submissions of a player each window takes."""
+    runs: tuple[int, int, bool] | None = None
+    """The seconds that runs last, at least and at most, and whether every submission needs one."""
+    verified: bool = False
+    """Whether a verifier has to see every submission."""
 
     def definition(self) -> Definition:
         """The words that define it."""
@@ -137,6 +144,9 @@ class Rules:
             "limits": {name: end for name, end in ends if end is not None},
             "retention": {name: f"{days}d" for name, days in self.kept_days},
             "rules": [check.words() for check in self.checks],
+            "runs": self.runs
+            and dict(zip(("seconds_min", "seconds_max", "required"), self.runs, strict=True)),
+            "verifier": {"name": VERIFIER} if self.verified else None,
         }
 
     @property
@@ -198,6 +208,11 @@ class Said:
     kind: str = "submission"
     """Or an adjustment, or metadata without a score."""
     build: str | None = None
+    dies: int | None = None
+    """When its term is over, if it has one."""
+
+    def is_over(self, time: int) -> bool:
+        return self.dies is not None and self.dies <= time
 
     def may_count_in(self, window: str) -> bool:
         return not self.refused_everywhere and window not in self.refused_in
@@ -411,8 +426,15 @@ class Archive:
     sealed_at: int
     through: int
     """The number of the last submission that could count in it: it may be closed early."""
+    event: int
+    """When it was closed, among all closings and ends of terms."""
     editions: tuple[tuple[Entry, ...], ...] = ()
     """What it had before each correction that changed it."""
+
+    def keeps(self, said: Said, over: int) -> bool:
+        """Whether a submission whose term is over since then counts in it all the same."""
+        made_in_it = said.number <= self.through and self.window.holds(said.at)
+        return made_in_it and over > self.event and said.may_count_in(self.window.name)
 
 
 @dataclass(frozen=True)
@@ -481,6 +503,8 @@ class Board:
     """Those that are in force."""
     held: set[int] = field(default_factory=set)
     """The numbers of submissions that wait for a decision, or were rejected."""
+    expired: dict[int, int] = field(default_factory=dict)
+    """The numbers of submissions whose term is over, and when that was, as for windows."""
     attempts: dict[str, dict[str, int]] = field(default_factory=dict)
     """By the ids of open windows, how many submissions they took of each player."""
     judge: Judge = field(init=False)
@@ -490,9 +514,22 @@ class Board:
 
     @property
     def counting(self) -> list[Said]:
-        """What was said to it, without what was retracted or is held."""
-        gone = {number for one in self.retracted for number in one.numbers} | self.held
+        """What was said to it, without what was retracted, is held, or is over."""
+        return self._counting({*self.expired})
+
+    def _counting(self, expired: set[int]) -> list[Said]:
+        gone = {number for one in self.retracted for number in one.numbers} | self.held | expired
         return [said for said in self.history if said.number not in gone]
+
+    def counting_somewhere(self, *, over_too: bool) -> list[Said]:
+        """The same, with those whose term was over after a window with them was closed."""
+        return [
+            said
+            for said in self._counting(set())
+            if over_too
+            or said.number not in self.expired
+            or any(one.keeps(said, self.expired[said.number]) for one in self.closed)
+        ]
 
     def forget_attempts(self) -> None:
         """In windows that are open no more, or not bounded."""
@@ -508,7 +545,8 @@ class Board:
 
     def entries_of_closed(self, archive: Archive) -> dict[str, Entry]:
         """What a closed window has by what counts now, under the rules of when it was closed."""
-        made_in_it = [said for said in self.counting if said.number <= archive.through]
+        over = {number for number, event in self.expired.items() if event < archive.event}
+        made_in_it = [said for said in self._counting(over) if said.number <= archive.through]
         return fold(archive.rules, made_in_it, archive.window)
 
 
@@ -593,6 +631,8 @@ class Told:
     """The rules against cheating that hold or refuse it."""
     number: int = 0
     """Its place among all that was accepted."""
+    expires: int | None = None
+    """When it counts no more."""
 
     @property
     def refused(self) -> str | None:
@@ -606,7 +646,7 @@ class Told:
     @property
     def refusal_code(self) -> str | None:
         """The code of the error that says so."""
-        own_codes = ("rule_broken", "attempts_exhausted")
+        own_codes = ("rule_broken", "attempts_exhausted", "run_used")
         return self.refused if self.refused in own_codes else self.refused and "submission_rejected"
 
 
@@ -630,6 +670,17 @@ class FirstUse:
         return mine == its
 
 
+@dataclass(frozen=True)
+class Run:
+    """A run that was started."""
+
+    token: str
+    board: str
+    player: str
+    not_before: int
+    expires: int
+
+
 @dataclass
 class World:
     """Everything that was said to an engine."""
@@ -646,6 +697,11 @@ class World:
     positions: dict[int, int] = field(default_factory=dict)
     """Of what was accepted, by number, as far as answers told."""
     reviews: list[Review] = field(default_factory=list)
+    runs: dict[str, Run] = field(default_factory=dict)
+    """By token."""
+    used_runs: set[str] = field(default_factory=set)
+    events: int = 0
+    """How many windows were closed and terms were over."""
 
     # ...... boards and windows
 
@@ -676,6 +732,15 @@ class World:
             self._open_windows(board)
             board.forget_attempts()
             board.closed = [each for each in board.closed if self._is_kept(board, each)]
+        for board in self.boards.values():
+            self._end_terms(board)
+
+    def _end_terms(self, board: Board) -> None:
+        """Have submissions count no more whose term is over; closed windows keep them."""
+        for said in board.history:
+            if said.number not in board.expired and said.is_over(self.time):
+                self.events += 1
+                board.expired[said.number] = self.events
 
     def _open_windows(self, board: Board) -> None:
         """Open what can be, and list all in the order of the definition."""
@@ -693,8 +758,9 @@ class World:
     def _close(self, board: Board, window: Window) -> None:
         entries = tuple(board.entries(window).values())
         known = {player: dict(said) for player, said in self.attributes.items()}
+        self.events += 1
         board.closed.append(
-            Archive(window, board.rules, entries, known, self.time, through=self.accepted)
+            Archive(window, board.rules, entries, known, self.time, self.accepted, self.events)
         )
 
     # ...... states of players
@@ -784,7 +850,7 @@ class World:
         return [
             said
             for name, numbers in selected.items()
-            for said in self.boards[name].counting
+            for said in self.boards[name].counting_somewhere(over_too=refused_too)
             if said.number in numbers
             and not (said.refused if refused_too else said.refused_everywhere)
         ]
@@ -836,7 +902,8 @@ class World:
         board = self.boards[review.board]
         if review.was_held and approved:
             board.held.discard(review.number)
-            board.judge.count(_attempt(board.rules, review.said), replaces=False)
+            if all(reason[0] != "verifier" for reason in review.reasons):
+                board.judge.count(_attempt(board.rules, review.said), replaces=False)
             self._fold_closed(board, edition=True)
         if not review.was_held and not approved:
             self.retract({review.board: frozenset([review.number])}, position)
@@ -885,6 +952,27 @@ class World:
             return "score_out_of_bounds"
         return None
 
+    def start_run(self, name: str, player: str, token: str) -> Run:
+        """Know of a run that a player was given now."""
+        least, most, _ = self.boards[name].rules.runs or (0, 3600, False)
+        run = Run(token, name, player, self.time + least * SECOND, self.time + most * SECOND)
+        self.runs[token] = run
+        return run
+
+    def refusal_of_run(self, name: str, body: Definition, clock: int) -> str | None:
+        """The code that a submission is refused with for its run, or for want of one."""
+        run, now = body.get("run"), max(self.time, clock)
+        if run is None:
+            runs = self.boards[name].rules.runs
+            needed = runs is not None and runs[2] and not body.get("adjusts")
+            return "run_required" if needed else None
+        known = self.runs.get(run)
+        if known is None or (known.board, known.player) != (name, body["player"]):
+            return "run_invalid"
+        if now < known.not_before:
+            return "run_too_early"
+        return "run_expired" if now >= known.expires else None
+
     def submit(self, name: str, body: Definition) -> Told:
         """Accept a submission; return what it is to be answered."""
         board = self.boards[name]
@@ -897,7 +985,12 @@ class World:
         kind = "adjustment" if body.get("adjusts") else "submission"
         said = Said(self.accepted, self.time, player, scores, delta, metadata, rules, kind=kind)
         said = replace(said, build=body.get("build"))
-        then, reasons = self._judge_by_rules(board, said)
+        used_up = body.get("run") in self.used_runs
+        then, reasons = ("refuse", []) if used_up else self._judge_by_rules(board, said)
+        if body.get("run") is not None:
+            self.used_runs.add(body["run"])
+        if body.get("lives") is not None and then != "refuse":
+            said = replace(said, dies=self.time + int(body["lives"].removesuffix("h")) * HOUR)
         exhausted = frozenset() if then == "refuse" else self._attempt(board, said)
         refused_in = exhausted | frozenset(
             window
@@ -917,7 +1010,9 @@ class World:
             self.reviews.append(Review(name, said.number, said, state, reasons, then == "hold"))
         barred = dict.fromkeys(exhausted, "attempts_exhausted")
         if then in ("hold", "refuse"):
-            barred = dict.fromkeys(before, "rule_broken") | barred
+            by_verifier = any(reason[0] == "verifier" for reason in reasons)
+            why = "run_used" if used_up else "verifier" if by_verifier else "rule_broken"
+            barred = dict.fromkeys(before, why) | barred
         windows = {
             window: self._told(board, found, said, before[window], barred.get(window), then)
             for window, found in board.open.items()
@@ -926,7 +1021,7 @@ class World:
             self.attributes[player] = {**self.attributes.get(player, {}), **body["attributes"]}
         first = "all" if "all" in windows else next(iter(windows), None)
         known = tuple(reasons) if then in ("hold", "refuse") else ()
-        told = Told(name, player, rules.decimals, windows, first, known, said.number)
+        told = Told(name, player, rules.decimals, windows, first, known, said.number, said.dies)
         if (key := body.get("key")) is not None:
             self.keys[name, key] = FirstUse(body, told, board)
         return told
@@ -940,6 +1035,8 @@ class World:
             board.judge.count(attempt, replaces=said.delta is None)
             return None, []
         then, reasons = board.judge.judge(attempt)
+        if board.rules.verified and then in (None, "flag"):
+            then, reasons = "hold", [*reasons, ("verifier", 0, 0)]
         if then == "hold":
             board.held.add(said.number)
         return then, reasons
@@ -978,7 +1075,7 @@ class World:
         then = then_ranked.row(said.player)
         judged = judge(board.rules, before.get(said.player), said)
         if barred is not None:
-            held = consequence == "hold" and barred == "rule_broken"
+            held = consequence == "hold" and barred != "attempts_exhausted"
             verdict = "held" if held else "rejected"
             judged = Judged(verdict, before.get(said.player), barred)
         after = board.entries(window)

@@ -14,10 +14,6 @@ PLAYERS = ["ann", "bob", "cyd", "dee", "Éva"]
 NO_PLAYER = "nobody"
 STATES = {"ban": "banned", "hide": "hidden", "shadow": "shadowed", "restore": "active"}
 SEGMENTS = ["region:eu", "region:us", "vip:true", "vip:false", "level:1", "level:2"]
-REDEFINABLE = (
-    *("rule", "way", "decimals", "limits", "windows", "segments", "ties", "title"),
-    *("checks", "attempts"),
-)
 
 players = st.sampled_from(PLAYERS)
 some_players = st.lists(st.sampled_from([*PLAYERS, NO_PLAYER]), min_size=1, max_size=6)
@@ -58,6 +54,9 @@ some_checks = st.lists(
 ).map(tuple)
 checks = st.one_of(st.just(()), some_checks, some_checks)
 attempts = st.sampled_from([None, None, None, 2, 4])
+some_runs = st.sampled_from([None, (0, 3600, False), (30, 86_400, False)])
+other_runs = some_runs | st.just((0, 7200, True))
+lives = st.sampled_from([*[None] * 5, "1h", "12h", "24h", "60h"])
 builds = st.sampled_from([None, None, "good", "bad"])
 kept_days = st.fixed_dictionaries(
     {}, optional={name: st.integers(1, 4) for name in ("daily", "season", "cup")}
@@ -83,6 +82,8 @@ def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
         high=high,
         checks=draw(checks),
         attempts=draw(attempts),
+        runs=draw(some_runs),
+        verified=draw(st.integers(0, 4)) == 0,
         kept_days=tuple((name, kept) for name, kept in draw(kept_days).items() if name in windows),
     )
 
@@ -93,7 +94,7 @@ def bodies(draw: Callable[..., Any], rules: Rules) -> Definition:
     body: Definition = {"player": draw(players)}
     body["metadata"] = draw(metadata)
     body["attributes"] = draw(st.none() | attributes)
-    body["key"], body["build"] = draw(keys), draw(builds)
+    body["key"], body["build"], body["lives"] = draw(keys), draw(builds), draw(lives)
     numbers = numbers_of(rules)
     if draw(st.integers(0, 3)) == 0:
         body["delta"] = draw(numbers)

@@ -49,30 +49,25 @@ from tests.property.embedded_model import (
     ranking,
     window_at,
 )
+from tests.property.embedded_play import PlaySteps
+from tests.property.embedded_redefinitions import redefinitions
 from tests.property.embedded_strategies import (
     MAIN,
     NO_PLAYER,
     PLAYERS,
-    REDEFINABLE,
     SEGMENTS,
     SIDE,
     START,
-    attempts,
     attributes,
     bodies,
     bodies_beyond,
-    kept_days,
     numbers_of,
-    other_limits,
     players,
     rounds,
     rules_of_a_board,
     shares,
-    some_checks,
     some_players,
     steps,
-    ways,
-    window_names,
 )
 from tests.simulation.power_loss import scratch_folder
 
@@ -97,9 +92,6 @@ from rankd.model.receipt import Receipt
 from rankd.model.standing import Standing
 
 EXAMPLES = 32
-WORDS = {"way": "columns", "checks": "rules", "attempts": "limits"}
-"""Of a definition, for what is changed."""
-
 STEPS = 30
 """What a commit looks at: about fifteen seconds of one core."""
 
@@ -138,7 +130,7 @@ class Walk:
     onwards: bool
 
 
-class EmbeddedMachine(CorrectionSteps):
+class EmbeddedMachine(CorrectionSteps, PlaySteps):
     figures: ClassVar[Counter[str]] = Counter()
     """What was done and compared, over all runs, for the campaign to print."""
 
@@ -203,7 +195,8 @@ class EmbeddedMachine(CorrectionSteps):
     @rule(data=st.data())
     def redefine(self, data: st.DataObject) -> None:
         """A preview tells what the redefinition then does."""
-        self._redefine(*self._redrawn(data))
+        rules = self.world.boards[MAIN].rules
+        self._redefine(*data.draw(redefinitions(rules), "redefinition"))
 
     @rule(data=st.data())
     def redefine_after_refusals(self, data: st.DataObject) -> None:
@@ -255,48 +248,6 @@ class EmbeddedMachine(CorrectionSteps):
         self.world = after
         self.walk = None
         self._record_something()  # What is kept no longer goes with it.
-
-    def _redrawn(self, data: st.DataObject) -> tuple[Rules, Definition]:
-        """Changed rules, and the words that ask for them."""
-        rules = self.world.boards[MAIN].rules
-        changes: dict[str, Any] = {}
-        words: list[str] = []
-        chosen = data.draw(st.sets(st.sampled_from(REDEFINABLE), min_size=1, max_size=2), "changes")
-        for change in sorted(chosen):
-            if change == "rule":
-                changes["rule"] = data.draw(st.sampled_from(["best", "latest", "sum", "first"]))
-            elif change == "way":
-                changes["columns"] = tuple((name, data.draw(ways)) for name, _ in rules.columns)
-            elif change == "decimals":
-                changes["decimals"] = min(rules.decimals + 1, 2)
-            elif change == "limits":
-                changes["low"], changes["high"] = data.draw(other_limits)
-            elif change == "checks":
-                changes["checks"] = data.draw(some_checks)
-            elif change == "attempts":
-                changes["attempts"] = data.draw(attempts)
-            elif change == "windows":
-                changes["windows"] = tuple(data.draw(window_names))
-                kept = data.draw(kept_days).items()
-                changes["kept_days"] = tuple(each for each in kept if each[0] in changes["windows"])
-                words.append("retention")
-            elif change == "segments":
-                more = data.draw(st.lists(st.sampled_from(["region", "vip", "level"]), unique=True))
-                changes["segments"] = tuple(dict.fromkeys([*rules.segments, *more]))
-            elif change == "ties":
-                changes["ties"] = data.draw(st.sampled_from(["ordinal", "standard", "dense"]))
-                changes["tie_break"] = data.draw(st.sampled_from(["first", "latest", "player"]))
-                words.append("tie_break")
-            else:
-                changes["title"] = data.draw(st.sampled_from([None, "Main", "The main board"]))
-            words.append(WORDS.get(change, change))
-        changed = replace(rules, **changes)
-        definition = changed.definition()
-        given = {word: definition[word] for word in words}
-        if "columns" in given and rules.columns[1:] == changed.columns[1:]:
-            del given["columns"]
-            given["direction"] = changed.columns[0][1]
-        return changed, given
 
     def _compare_preview(self, told: Sequence[WindowPreview], after: World) -> None:
         was, will = self.world.boards[MAIN], after.boards[MAIN]
@@ -350,10 +301,11 @@ class EmbeddedMachine(CorrectionSteps):
         if told.refused is None:
             self._compare_receipt(submit(), told, duplicate=duplicate)
             return
-        with pytest.raises(SubmissionRejected) as rejected:
+        with pytest.raises(RankdError) as rejected:
             submit()
-        assert rejected.value.reason == told.refused, (rejected.value, told)
-        assert rejected.value.code == told.refusal_code
+        assert rejected.value.code == told.refusal_code, (rejected.value, told)
+        if isinstance(rejected.value, SubmissionRejected):
+            assert rejected.value.reason == told.refused, (rejected.value, told)
         if isinstance(rejected.value, RuleBroken):
             broken = [(one.rule, one.observed, one.limit) for one in rejected.value.reasons]
             reasons = [shown_reason(reason, told.decimals) for reason in told.reasons]
@@ -371,6 +323,8 @@ class EmbeddedMachine(CorrectionSteps):
             return code
         if banned:
             return "player_banned"
+        if (code := self.world.refusal_of_run(name, body, self.clock.time)) is not None:
+            return code
         return None if first is None else "key_reused"
 
     def _told(self, name: str, body: Definition) -> tuple[Told, bool]:
@@ -426,6 +380,7 @@ class EmbeddedMachine(CorrectionSteps):
         assert receipt.previous_score == shown(first.previous_scores, told.decimals)
         reasons = [(one.rule, one.observed, one.limit) for one in receipt.reasons]
         assert same_reasons(reasons, told.reasons), (reasons, told)
+        assert receipt.expires == told.expires
         if not duplicate:
             self.world.positions[told.number] = receipt.position
 
@@ -457,6 +412,8 @@ class EmbeddedMachine(CorrectionSteps):
     def submit_many(self, data: st.DataObject, wrong: bool) -> None:
         """One commit: each gets its own answer, or one refusal is raised and the others count."""
         rules = self.world.boards[MAIN].rules
+        if rules.runs is not None and rules.runs[2]:
+            return
         items = data.draw(st.lists(bodies(rules), min_size=1, max_size=5), "items")
         items = [item for item in items if not self._is_unanswerable(MAIN, item)]
         items = [item for item in items if not self._is_wrong_twice(item)]

@@ -247,6 +247,14 @@ class _Submitted:
             return False
         return stretch.through is None or self.expired < stretch.through
 
+    @property
+    def is_alive_somewhere(self) -> bool:
+        """Whether its term is not over, or ended after a window that it counts in was closed."""
+        return self.expired is None or any(
+            stretch.name not in self.refused_in and not self.has_expired_in(stretch)
+            for stretch in self.stretches
+        )
+
 
 class _DefinitionAt(NamedTuple):
     position: Position
@@ -496,6 +504,9 @@ class PlayerHistory:
         ]
 
     def is_counted(self, position: Position) -> bool:
-        """Whether a submission may count: neither retracted, nor refused everywhere, nor held."""
+        """Whether a submission may count: neither retracted, nor refused everywhere, nor held.
+
+        One whose term is over does in the windows that were closed before.
+        """
         submitted = self._by_position[position]
-        return submitted.counts and not submitted.retractions and submitted.expired is None
+        return submitted.counts and not submitted.retractions and submitted.is_alive_somewhere

@@ -68,16 +68,19 @@ class Runs:
     ) -> Sequence[ScoreSubmitted]:
         """Return submissions to a board with the ids of their runs in place of the tokens.
 
-        Raises RunRequired, RunInvalid, RunTooEarly and RunExpired.
+        Repetitions under a key need no run that the first time had none. Raises RunRequired,
+        RunInvalid, RunTooEarly and RunExpired.
         """
         required = board.run_options.required
         if not required and all(fact.run is None for fact in facts):
             return facts
-        if required and any(fact.run is None for fact in facts):
-            raise RunRequired
-        return [fact if fact.run is None else await self._checked(fact) for fact in facts]
+        return [await self._checked(fact, required=required) for fact in facts]
 
-    async def _checked(self, fact: ScoreSubmitted) -> ScoreSubmitted:
+    async def _checked(self, fact: ScoreSubmitted, *, required: bool) -> ScoreSubmitted:
+        if fact.run is None:
+            if required and not await self._is_repeated(fact):
+                raise RunRequired
+            return fact
         run = (await self._verified(fact)).run
         now = self._writer.now()
         if now < run.not_before:

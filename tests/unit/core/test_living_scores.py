@@ -73,6 +73,30 @@ async def later(rankd: Engine, clock: SetClock, microseconds: int) -> None:
 # --------------------------------------------------------------------- what is left
 
 
+async def test_a_score_whose_term_is_over_is_retracted_from_windows_closed_before(
+    index: Callable[[], IndexHome],
+) -> None:
+    """It counts there for good, so a correction has to reach it."""
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock, index) as rankd:
+        await rankd.define("b", {"windows": WINDOWS})
+        receipt = await submit(rankd, "p", 9, lives="24h")
+        await submit(rankd, "q", 5)
+        await later(rankd, clock, 2 * DAY)
+        assert await scores(rankd) == {"q": 5}
+        assert await scores(rankd, "daily:-2") == {"p": 9, "q": 5}
+        effect = await rankd.corrections.retract("b", {"position": receipt.position})
+        assert (effect.submissions, effect.players, len(effect.changes)) == (1, 1, 1)
+        assert await scores(rankd, "daily:-2") == {"q": 5}
+        assert effect.position is not None
+        undone = await rankd.corrections.undo_retraction("b", effect.position)
+        assert (undone.submissions, len(undone.changes)) == (1, 1)
+        assert await scores(rankd, "daily:-2") == {"p": 9, "q": 5}
+        page = rankd.state.page("b")
+        assert rankd.state.edition("b", next(iter(page.sealed))) == 3
+        await verified(rankd)
+
+
 @pytest.mark.parametrize(
     ("rule", "before", "after"),
     [("best", 9, 5), ("latest", 9, 3), ("sum", 17, 8), ("first", 5, 5)],

@@ -132,6 +132,19 @@ async def test_a_run_has_its_time() -> None:
         await verified(rankd)
 
 
+async def test_a_repetition_needs_no_run_that_it_had_none_of() -> None:
+    """Else a retry is told that nothing was done, when the first try counts."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {})
+        first = await submit(rankd, key="k")
+        await rankd.redefine("b", {"runs": {"required": True}})
+        again = await submit(rankd, key="k")
+        assert (again.position, again.duplicate) == (first.position, True)
+        with pytest.raises(RunRequired):
+            await submit(rankd, key="other")
+
+
+
 async def test_a_board_may_require_runs() -> None:
     async with engine(FaultyLedger()) as rankd:
         await rankd.define("b", {"runs": {"required": True}})
