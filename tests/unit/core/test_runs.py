@@ -144,7 +144,6 @@ async def test_a_repetition_needs_no_run_that_it_had_none_of() -> None:
             await submit(rankd, key="other")
 
 
-
 async def test_a_board_may_require_runs() -> None:
     async with engine(FaultyLedger()) as rankd:
         await rankd.define("b", {"runs": {"required": True}})

@@ -544,6 +544,8 @@ def _insist_on_our_file(database: apsw.Connection) -> bool:
         raise LedgerCorrupt(f"{FILE} is a database of another program")
     if version > SCHEMA_VERSION:
         raise LedgerTooNew(FILE, schema=version, known=SCHEMA_VERSION)
+    if version < 1:
+        raise LedgerCorrupt(f"{FILE} says that its schema is {version}, which none ever was")
     return True
 
 

@@ -108,6 +108,14 @@ async def test_a_newer_schema_is_named(tmp_path: Path) -> None:
         await opened(tmp_path)
 
 
+@pytest.mark.parametrize("version", [0, -1, -704_643_068])
+async def test_a_schema_that_none_ever_was_is_corrupt(tmp_path: Path, version: int) -> None:
+    await begun(tmp_path)
+    changed(tmp_path, "user_version", version)
+    with pytest.raises(LedgerCorrupt, match="none ever was"):
+        await opened(tmp_path)
+
+
 async def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
     await begun(tmp_path)
     file = apsw.Connection(str(tmp_path / "ledger.db"))
