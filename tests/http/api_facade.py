@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from rankd.core.read_engine import WindowPreview
+from rankd.core.runs import StartedRun
 from rankd.errors import FieldError, NotRanked, RankdError, RuleBroken
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, Standing
@@ -167,6 +168,7 @@ FACT = {
 }
 WRONG_FIELD = {"field": str, "message": str}
 BROKEN_RULE = {**WRONG_FIELD, "rule": str, "observed": NUMBER, "limit": NUMBER}
+RUN = {"run": str, "seed": str, "not_before": str, "expires_at": str}
 RESULTS = {"results": list, "position": int}
 DONE = {"position": int}
 PROBLEM = {"type": str, "title": str, "status": int, "detail": str, "code": str, "request_id": str}
@@ -656,6 +658,11 @@ class HttpBoard:
         return [check(each, WINDOW, "edition") for each in body["windows"]]
 
     # ...... submissions
+
+    def start_run(self, player: str) -> StartedRun:
+        body = check(self._api.write("POST", f"{self._path}/runs", {"player": player}).body, RUN)
+        times = [instant_of(body[name]) or 0 for name in ("not_before", "expires_at")]
+        return StartedRun(body["run"], body["seed"], *times)
 
     def submit(self, player: str, score: Any = None, **more: Any) -> dict[str, Any]:
         """Submit; return the receipt as it came."""

@@ -62,7 +62,7 @@ from tests.property.test_embedded_api import EmbeddedMachine, SetClock
 
 from rankd.api.server import new_event_loop
 from rankd.app import service
-from rankd.errors import RankdError, RuleBroken, SubmissionRejected, UnknownPlayer
+from rankd.errors import RankdError, RuleBroken, UnknownPlayer
 from rankd.settings import Settings
 
 SEED = 16
@@ -193,6 +193,7 @@ def receipt_of(told: Told, rules: Rules, position: int, *, duplicate: bool) -> d
         },
         **({"duplicate": True} if duplicate else {}),
         **({"review": str(position)} if first.verdict == "held" else {}),
+        **({} if told.expires is None else {"expires_at": text_of(told.expires)}),
         **columns_in(rules, first.scores),
     }
 
@@ -328,7 +329,7 @@ class ApiMachine(EmbeddedMachine):
         if awaited.told.refused is None:
             self._compare_told(submit(), awaited)
             return
-        with pytest.raises(SubmissionRejected) as rejected:  # Why is told in words only.
+        with pytest.raises(RankdError) as rejected:  # Why is told in words only.
             submit()
         assert rejected.value.code == awaited.told.refusal_code
         if isinstance(rejected.value, RuleBroken):
@@ -519,6 +520,8 @@ class ApiMachine(EmbeddedMachine):
             sent = self.sent[said.number]
             assert sent.position in (None, position)
             expected = history_item(sent)
+            if (status := self.world.status_of(MAIN, said)) is not None:
+                expected["status"] = status
             assert same(item, expected), (item, expected)
         self.figures["facts"] += len(found)
 

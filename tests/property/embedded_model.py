@@ -908,6 +908,17 @@ class World:
         if not review.was_held and not approved:
             self.retract({review.board: frozenset([review.number])}, position)
 
+    def status_of(self, name: str, said: Said) -> str | None:
+        """Why a submission is left out, if it is for rules, reviews or corrections."""
+        board = self.boards[name]
+        if said.refused:
+            return "refused"
+        if said.number in board.held:
+            (review,) = [one for one in self.reviews if one.number == said.number]
+            return review.state
+        gone = any(said.number in one.numbers for one in board.retracted)
+        return "retracted" if gone else None
+
     def _fold_closed(self, board: Board, *, edition: bool) -> None:
         """Fold closed windows again: as another edition if they change, or as they are now."""
         for place, one in enumerate(board.closed):
