@@ -54,9 +54,25 @@ class Window:
     id: str
     start: int | None
     end: int | None
+    after: int = 0
+    """The number of the last submission before it, if it took the place of one that was reset."""
 
     def holds(self, at: int) -> bool:
         return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
+
+    def takes(self, said: "Said") -> bool:
+        """Whether a submission may count in it, by its time and its place."""
+        return self.after < said.number and self.holds(said.at)
+
+    @property
+    def exact(self) -> str:
+        """The text that means this window: an id without a number may be a name, too."""
+        return self.id if ":" in self.id or "~" in self.id else f"{self.id}~1"
+
+    def reset(self, at: int, after: int) -> "Window":
+        """The window that takes its place from now on."""
+        base, _, number = self.id.partition("~")
+        return Window(self.name, f"{base}~{int(number or 1) + 1}", at, self.end, after)
 
 
 def name_of(window: str | Definition) -> str:
@@ -89,6 +105,9 @@ def window_at(name: str, at: int) -> Window | None:
 
 def next_start(name: str, at: int) -> int | None:
     """When the next window of this name begins, if one does."""
+    if name in ("all", "daily", "weekly"):
+        now = window_at(name, at)
+        return None if now is None else now.end
     if name == "cup":
         return CUP_START if at < CUP_START else None
     assert name == "season", name
@@ -114,6 +133,8 @@ class Rules:
     high: int | None = None
     kept_days: tuple[tuple[str, int], ...] = ()
     """For how many days closed windows of a name are kept; for ever where it is not named."""
+    graces: tuple[tuple[str, int], ...] = ()
+    """For how many hours windows of a name wait before they are sealed."""
     title: str | None = None
     checks: tuple[Check, ...] = ()
     """Its rules against cheating."""
@@ -131,7 +152,11 @@ class Rules:
             ("score_max", self.high),
             ("attempts_max", self.attempts),
         )
-        known = {"season": SEASON, "cup": CUP}
+        known: dict[str, Definition] = {"season": SEASON, "cup": CUP}
+        words: dict[str, str | Definition] = {
+            name: {**known.get(name, {"name": name}), "grace": f"{hours}h"}
+            for name, hours in self.graces
+        }
         return {
             "title": self.title,
             "rule": self.rule,
@@ -139,7 +164,7 @@ class Rules:
             "decimals": self.decimals,
             "ties": self.ties,
             "tie_break": self.tie_break,
-            "windows": [known.get(name, name) for name in self.windows],
+            "windows": [words.get(name, known.get(name, name)) for name in self.windows],
             "segments": list(self.segments),
             "limits": {name: end for name, end in ends if end is not None},
             "retention": {name: f"{days}d" for name, days in self.kept_days},
@@ -177,6 +202,9 @@ class Rules:
             -score if way == "higher" else score
             for score, (_, way) in zip(scores, self.columns, strict=True)
         )
+
+    def grace(self, name: str) -> int:
+        return next((hours * HOUR for named, hours in self.graces if named == name), 0)
 
     def kept(self, name: str) -> int | None:
         return next((days * DAY for kept, days in self.kept_days if kept == name), None)
@@ -299,7 +327,7 @@ def fold(rules: Rules, history: Iterable[Said], window: Window) -> dict[str, Ent
     """The entries of a window: every submission made in it, one after another."""
     entries: dict[str, Entry] = {}
     for said in history:
-        if not window.holds(said.at) or not said.may_count_in(window.name):
+        if not window.takes(said) or not said.may_count_in(window.name):
             continue
         if said.kind == "metadata":
             if (entry := entries.get(said.player)) is not None:
@@ -423,17 +451,43 @@ class Archive:
     rules: Rules
     entries: tuple[Entry, ...]
     attributes: dict[str, Attributes]
-    sealed_at: int
+    sealed_at: int | None
+    """None while it is frozen, or in its grace."""
     through: int
     """The number of the last submission that could count in it: it may be closed early."""
     event: int
     """When it was closed, among all closings and ends of terms."""
     editions: tuple[tuple[Entry, ...], ...] = ()
     """What it had before each correction that changed it."""
+    early: int | None = None
+    """When an operator closed it, if one did."""
+    reason: str | None = None
+    """The reason of the operator."""
+    sealed_after: int = 0
+    """The number of the last submission before it was sealed."""
+    is_frozen: bool = False
+    is_final: bool = False
+
+    @property
+    def state(self) -> str:
+        if self.sealed_at is None:
+            return "frozen" if self.is_frozen else "grace"
+        return "final" if self.is_final else "sealed"
+
+    @property
+    def shown_end(self) -> int | None:
+        return self.window.end if self.early is None else self.early
+
+    @property
+    def kept_from(self) -> int | None:
+        """The time from which on it is kept as long as it is to be: not before its own end."""
+        if self.sealed_at is None or self.early is None:
+            return self.sealed_at
+        return max(self.sealed_at, self.window.end or 0)
 
     def keeps(self, said: Said, over: int) -> bool:
         """Whether a submission whose term is over since then counts in it all the same."""
-        made_in_it = said.number <= self.through and self.window.holds(said.at)
+        made_in_it = said.number <= self.through and self.window.takes(said)
         return made_in_it and over > self.event and said.may_count_in(self.window.name)
 
 
@@ -540,6 +594,34 @@ class Board:
     def default_window(self) -> str:
         return "all" if "all" in self.rules.windows else self.rules.windows[0]
 
+    def closed_early(self, window: Window) -> bool:
+        """Whether an operator closed a window of this time."""
+        return any(
+            one.early is not None
+            and (one.window.name, one.window.start, one.window.end)
+            == (window.name, window.start, window.end)
+            for one in self.closed
+        )
+
+    def archive(self, id: str) -> Archive | None:
+        return next((one for one in self.closed if one.window.id == id), None)
+
+    def last_of(self, window: Window) -> Window | None:
+        """The last window in the place of one of the calendar, after all resets of it."""
+        found = next((one for one in self.closed if one.window.id == window.id), None)
+        if found is None or (found.window.start, found.window.end) != (window.start, window.end):
+            return None
+        last, coming = found.window, found.window
+        while coming is not None:
+            last = coming
+            after = self.archive(last.reset(0, 0).id)
+            coming = None if after is None or after.window.end != window.end else after.window
+        return last
+
+    def frozen(self, name: str) -> Archive | None:
+        frozen = [one for one in self.closed if one.state == "frozen"]
+        return next((one for one in frozen if one.window.name == name), None)
+
     def entries(self, window: Window) -> dict[str, Entry]:
         return fold(self.rules, self.counting, window)
 
@@ -555,7 +637,7 @@ def outgrown(rules: Rules, history: Iterable[Said], window: Window) -> set[str]:
     entries: dict[str, Entry] = {}
     found: set[str] = set()
     for said in history:
-        if not window.holds(said.at) or not said.may_count_in(window.name):
+        if not window.takes(said) or not said.may_count_in(window.name):
             continue
         if said.kind == "metadata":
             continue
@@ -633,6 +715,8 @@ class Told:
     """Its place among all that was accepted."""
     expires: int | None = None
     """When it counts no more."""
+    shut: bool = False
+    """Whether windows would be open, if operators had not closed them."""
 
     @property
     def refused(self) -> str | None:
@@ -646,6 +730,8 @@ class Told:
     @property
     def refusal_code(self) -> str | None:
         """The code of the error that says so."""
+        if self.first is None and self.shut:
+            return "window_frozen"
         own_codes = ("rule_broken", "attempts_exhausted", "run_used")
         return self.refused if self.refused in own_codes else self.refused and "submission_rejected"
 
@@ -715,7 +801,7 @@ class World:
     def redefine(self, name: str, rules: Rules) -> None:
         board = self.boards[name]
         for window in [name for name in board.open if name not in rules.windows]:
-            self._close(board, board.open.pop(window))
+            self.close(board, board.open.pop(window))
         board.rules = rules
         board.judge = board.judge.redefined(rules.judged)
         self._open_windows(board)
@@ -728,7 +814,8 @@ class World:
         for board in self.boards.values():
             for window in list(board.open.values()):
                 if not window.holds(self.time):
-                    self._close(board, board.open.pop(window.name))
+                    self.close(board, board.open.pop(window.name), by_time=True)
+            board.closed = [self._turned(each) for each in board.closed]
             self._open_windows(board)
             board.forget_attempts()
             board.closed = [each for each in board.closed if self._is_kept(board, each)]
@@ -747,7 +834,7 @@ class World:
         found: dict[str, Window] = {}
         for name in board.rules.windows:
             window = board.open.get(name) or window_at(name, self.time)
-            if window is None:
+            if window is None or (name not in board.open and board.closed_early(window)):
                 continue
             found[name] = window
         board.open = found
@@ -755,13 +842,26 @@ class World:
         ids = [window.id for window in found.values()]
         board.closed = [each for each in board.closed if each.window.id not in ids]
 
-    def _close(self, board: Board, window: Window) -> None:
+    def close(self, board: Board, window: Window, *, by_time: bool = False) -> Archive:
         entries = tuple(board.entries(window).values())
         known = {player: dict(said) for player, said in self.attributes.items()}
         self.events += 1
-        board.closed.append(
-            Archive(window, board.rules, entries, known, self.time, self.accepted, self.events)
-        )
+        closed = Archive(window, board.rules, entries, known, None, self.accepted, self.events)
+        closed = self._turned(closed) if by_time else self.sealed(closed)
+        board.closed.append(closed)
+        return closed
+
+    def sealed(self, one: Archive) -> Archive:
+        """A window once it is sealed now."""
+        return replace(one, sealed_at=self.time, sealed_after=self.accepted, is_frozen=False)
+
+    def _turned(self, one: Archive) -> Archive:
+        """A closed window after the steps that its time brings."""
+        end = one.window.end
+        if one.sealed_at is not None or end is None or end > self.time:
+            return one
+        is_over = end + one.rules.grace(one.window.name) <= self.time
+        return self.sealed(one) if is_over else replace(one, is_frozen=False)
 
     # ...... states of players
 
@@ -808,8 +908,8 @@ class World:
         ]
 
     def _is_kept(self, board: Board, archive: Archive) -> bool:
-        kept = board.rules.kept(archive.window.name)
-        return kept is None or self.time < archive.sealed_at + kept
+        kept, since = board.rules.kept(archive.window.name), archive.kept_from
+        return kept is None or since is None or self.time < since + kept
 
     def passed_unrecorded(self, name: str, window: Window) -> bool:
         """Whether nothing was recorded in a past window, though one before it is known."""
@@ -818,9 +918,27 @@ class World:
         assert window.start is not None and window.end is not None
         if kept is not None and window.end + kept <= self.time:
             return False
-        known = [*(each.window for each in board.closed), *board.open.values()]
+        grace = board.rules.grace(window.name)
+        known = [
+            *(
+                each.window
+                for each in board.closed
+                if each.sealed_at is not None and each.rules.grace(window.name) == grace
+            ),
+            *board.open.values(),
+        ]
         starts = [each.start for each in known if each.name == window.name]
         return any(start is not None and start < window.start for start in starts)
+
+    def is_shut(self, board: Board, one: Archive) -> bool:
+        """Whether a window that an operator closed is the reason that none is open of its time."""
+        end = one.window.end
+        after = one.window.reset(0, 0).id
+        ids = [
+            *(each.id for each in board.open.values()),
+            *(each.window.id for each in board.closed),
+        ]
+        return one.early is not None and (end is None or self.time < end) and after not in ids
 
     # ...... corrections
 
@@ -924,9 +1042,12 @@ class World:
         for place, one in enumerate(board.closed):
             entries = tuple(board.entries_of_closed(one).values())
             editions = one.editions
-            if edition and _differing(_by_player(entries), _by_player(one.entries), one.rules):
-                editions = (*editions, one.entries)
-            board.closed[place] = replace(one, entries=entries, editions=editions)
+            final = one.is_final
+            differs = _differing(_by_player(entries), _by_player(one.entries), one.rules)
+            if edition and differs and one.sealed_at is not None:
+                editions, final = (*editions, one.entries), False
+            after = replace(one, entries=entries, editions=editions, is_final=final)
+            board.closed[place] = after
 
     def changes(self, after: "World") -> set[Change]:
         """The entries that are others in the world after a correction, in the same windows."""
@@ -1033,6 +1154,7 @@ class World:
         first = "all" if "all" in windows else next(iter(windows), None)
         known = tuple(reasons) if then in ("hold", "refuse") else ()
         told = Told(name, player, rules.decimals, windows, first, known, said.number, said.dies)
+        told = replace(told, shut=any(self.is_shut(board, one) for one in board.closed))
         if (key := body.get("key")) is not None:
             self.keys[name, key] = FirstUse(body, told, board)
         return told
@@ -1137,20 +1259,36 @@ class World:
     # ...... rankings
 
     def ranking(self, name: str, window: str, segment: str | None = None) -> Ranking | None:
-        """The ranking of a window by its id or, if it is open, its name; None if it is neither."""
+        """The ranking of a window by its id or its name; None if it is neither."""
         board = self.boards[name]
+        found = self.find(board, window)
+        if isinstance(found, Archive):
+            entries, rules, known = found.entries, found.rules, found.attributes
+        elif found is not None:
+            entries, rules = tuple(board.entries(found).values()), board.rules
+            known = self.attributes
+        else:
+            return None
+        chosen = [each for each in self.ranked(name, entries) if within(known, each, segment)]
+        return ranking(rules, chosen)
+
+    def find(self, board: Board, text: str) -> Window | Archive | None:
+        """The open or closed window that a text means; None if there is none."""
+        if text in board.open:
+            return board.open[text]
+        if (frozen := board.frozen(text)) is not None:
+            return frozen
         for opened in board.open.values():
-            if window in (opened.name, opened.id):
-                entries = self.ranked(name, board.entries(opened).values())
-                chosen = [each for each in entries if within(self.attributes, each, segment)]
-                return ranking(board.rules, chosen)
+            if text in (opened.id, opened.exact):
+                return opened
         for closed in board.closed:
-            if window == closed.window.id:
-                known = closed.attributes
-                entries = self.ranked(name, closed.entries)
-                chosen = [each for each in entries if within(known, each, segment)]
-                return ranking(closed.rules, chosen)
-        return None
+            if text == closed.window.exact:
+                return closed
+        if text in board.rules.windows:
+            due = window_at(text, self.time)
+            last = None if due is None else board.last_of(due)
+            return None if last is None else board.archive(last.id)
+        return board.archive(text)
 
 
 def _anonymous(said: Said, player: str) -> Said:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.property.embedded_model import Definition, Rules
 from tests.property.embedded_strategies import (
     attempts,
+    graces,
     kept_days,
     other_limits,
     other_runs,
@@ -32,8 +33,12 @@ def _way(draw: Draw, rules: Rules) -> Changes:
 
 def _windows(draw: Draw, rules: Rules) -> Changes:
     windows = tuple(draw(window_names))
-    kept = draw(kept_days).items()
-    return {"windows": windows, "kept_days": tuple(each for each in kept if each[0] in windows)}
+    kept, waits = draw(kept_days).items(), draw(graces).items()
+    return {
+        "windows": windows,
+        "kept_days": tuple(each for each in kept if each[0] in windows),
+        "graces": tuple(each for each in waits if each[0] in windows),
+    }
 
 
 def _segments(draw: Draw, rules: Rules) -> Changes:

@@ -63,6 +63,11 @@ kept_days = st.fixed_dictionaries(
 )
 
 
+graces = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from([1, 12, 30]) for name in ("daily", "season", "cup")}
+)
+
+
 @st.composite
 def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
     windows = list(dict.fromkeys([*draw(window_names), *draw(st.sampled_from([["all"], []]))]))
@@ -84,6 +89,7 @@ def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
         attempts=draw(attempts),
         runs=draw(some_runs),
         verified=draw(st.integers(0, 4)) == 0,
+        graces=tuple((name, hours) for name, hours in draw(graces).items() if name in windows),
         kept_days=tuple((name, kept) for name, kept in draw(kept_days).items() if name in windows),
     )
 

@@ -36,6 +36,7 @@ from hypothesis.stateful import (
 )
 from tests.property.embedded_corrections import REASON, CorrectionSteps, shown_reason
 from tests.property.embedded_judge import same_reasons
+from tests.property.embedded_lives import WindowSteps
 from tests.property.embedded_model import (
     DAY,
     Definition,
@@ -130,7 +131,7 @@ class Walk:
     onwards: bool
 
 
-class EmbeddedMachine(CorrectionSteps, PlaySteps):
+class EmbeddedMachine(CorrectionSteps, PlaySteps, WindowSteps):
     figures: ClassVar[Counter[str]] = Counter()
     """What was done and compared, over all runs, for the campaign to print."""
 
@@ -561,7 +562,7 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
             for opened in model.open:
                 self._compare_rankings(name, opened, model.rules)
             for archive in model.closed:
-                self._compare_rankings(name, archive.window.id, archive.rules)
+                self._compare_rankings(name, archive.window.exact, archive.rules)
             for absent in {"all", "daily", "weekly", "season"} - set(model.rules.windows):
                 if self.world.ranking(name, absent) is None:
                     with pytest.raises(UnknownWindow):
@@ -578,12 +579,12 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
             assert [(id.partition(":")[0], start) for id, start in coming] == [
                 (each, start) for each, start in expected_starts if start is not None
             ]
-        assert [each.state for each in listed[: len(found)]] == [
-            *["sealed"] * len(model.closed),
-            *["open"] * len(model.open),
-        ]
+        states = {each.window.id: each.state for each in model.closed}
+        told = {each.id: each.state for each in listed[: len(model.closed)]}
+        assert told == states, (told, states)
+        assert all(each.state == "open" for each in listed[len(model.closed) : len(found)])
         opened = [(each.id, each.start, each.end) for each in model.open.values()]
-        closed = [(each.window.id, each.window.start, each.window.end) for each in model.closed]
+        closed = [(each.window.id, each.window.start, each.shown_end) for each in model.closed]
         assert found[len(closed) :] == opened
         assert sorted(found[: len(closed)], key=str) == sorted(closed, key=str)
         for recurrence in ("daily", "weekly", "season"):
@@ -631,7 +632,7 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
         """A window and a segment that can be read, and what should be in it."""
         model = self.world.boards[MAIN]
         readable = list(model.open)
-        readable += [each.window.id for each in model.closed]
+        readable += [each.window.exact for each in model.closed]
         choices: list[str | None] = [*readable]
         if model.default_window in model.open:
             choices.append(None)
@@ -643,7 +644,7 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
         window = data.draw(st.sampled_from(choices[: len(crowded) + 1]), "window")
         rules = model.rules
         for archive in model.closed:
-            if archive.window.id == window and window not in model.open:
+            if archive.window.exact == window and window not in model.open:
                 rules = archive.rules
         known = [each for each in SEGMENTS if each.partition(":")[0] in rules.segments]
         segment = data.draw(st.none() | st.sampled_from(known) if known else st.none(), "segment")
@@ -830,7 +831,7 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
         found = self.ranks.standings(player)
         expected: dict[str, tuple[Ranking, Row]] = {}
         for name, model in self.world.boards.items():
-            if model.default_window not in model.open:
+            if model.default_window not in model.open and not model.frozen(model.default_window):
                 continue  # Between two seasons, or after the last.
             whole = self.world.ranking(name, model.default_window)
             if whole is not None and (row := whole.row(player)) is not None:
@@ -849,7 +850,8 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
         meant = window_at(recurrence, self.world.time - steps_back * length)
         assert meant is not None
         text = f"{recurrence}:-{steps_back}"
-        expected = self.world.ranking(MAIN, meant.id)
+        last = self.world.boards[MAIN].last_of(meant)
+        expected = None if last is None else self.world.ranking(MAIN, last.exact)
         if expected is None and self.world.passed_unrecorded(MAIN, meant):
             page = self.boards[MAIN].page(window=text)
             assert (page.total, list(page.standings)) == (0, [])
@@ -880,7 +882,7 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps):
         board, window, segment, expected = chosen
         name = window or model.default_window
         # By its id: the window that is open may turn under way.
-        meant = model.open[name].id if name in model.open else name
+        meant = model.open[name].exact if name in model.open else name
         page = board.page(limit=limit, window=meant, segment=segment)
         if page.standings and page.next_cursor is not None:
             order = expected.rows[limit - 1].entry.order(expected.rules)

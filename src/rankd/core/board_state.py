@@ -120,6 +120,14 @@ class SealedWindow(NamedTuple):
         """The window, with the end that an operator put to it."""
         return self.window if self.closed is None else replace(self.window, end=self.closed)
 
+    @property
+    def kept_from(self) -> Instant:
+        """The time from which its retention counts: of one that was closed early, its own end.
+
+        Dropped before, it would open again.
+        """
+        return self.at if self.closed is None else max(self.at, self.window.end or self.at)
+
     def sealed_by(self, recorded: Recorded, reason: str | None) -> "SealedWindow":
         """Return a frozen window, or one in its grace, once it is sealed."""
         if self.state not in UNSEALED:
@@ -170,7 +178,7 @@ class SealedWindows(dict[str, SealedWindow]):
             self.unsealed[id] = None
         else:
             closings = self._closings.setdefault(sealed.window.name, [])
-            insort(closings, (sealed.at, sealed.through, id))
+            insort(closings, (sealed.kept_from, sealed.through, id))
         self._starts.setdefault((sealed.window.name, sealed.window.start), []).append(id)
 
     def pop(self, id: str, *default: SealedWindow | None) -> SealedWindow | None:  # type: ignore[override]
@@ -185,7 +193,7 @@ class SealedWindows(dict[str, SealedWindow]):
             del self.unsealed[id]
         else:
             closings = self._closings[name]
-            del closings[bisect_left(closings, (sealed.at, sealed.through, id))]
+            del closings[bisect_left(closings, (sealed.kept_from, sealed.through, id))]
         self._starts[name, start].remove(id)
         if not self._starts[name, start]:
             del self._starts[name, start]

@@ -125,6 +125,26 @@ async def test_a_service_that_slept_past_the_grace_seals_at_once() -> None:
         assert states(rankd) == {TODAY: "sealed", "daily:2026-11-16": "open"}
 
 
+@pytest.mark.parametrize("step", ["freeze_window", "settle_window"])
+async def test_retention_waits_for_the_end_of_a_window_that_was_closed_early(step: str) -> None:
+    """Dropped before, it would open again and count scores that an operator kept out."""
+    clock = SetClock()
+    cup = {"name": "cup", "start": "2026-11-14T00:00:00Z", "end": "2026-11-18T00:00:00Z"}
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": [cup], "retention": {"cup": "1d"}})
+        await score(rankd, "ann", 5)
+        await getattr(rankd, step)("b", why("cup"))
+        clock.time += 2 * DAY
+        with pytest.raises(FrozenWindow):
+            await score(rankd, "ann", 6)
+        assert states(rankd) == {"cup": "final" if step == "settle_window" else "frozen"}
+        for _ in range(2):  # Its end, and a day behind that.
+            clock.time += 3 * DAY
+            await rankd.sealer.turn()
+        assert states(rankd) == {}
+        await check(rankd)
+
+
 async def test_retention_waits_for_the_grace() -> None:
     clock = SetClock()
     async with engine(FaultyLedger(), clock) as rankd:
