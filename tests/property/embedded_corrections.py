@@ -157,7 +157,7 @@ class CorrectionSteps(RuleBasedStateMachine):
         """The players whose entries in a window lie between two scores."""
         self._record_something()
         board = self.world.boards[MAIN]
-        windows = [*board.open, *(each.window.id for each in board.closed)]
+        windows = [*board.open, *(each.window.exact for each in board.closed)]
         if not windows:
             return
         window = data.draw(st.sampled_from(windows), "window")

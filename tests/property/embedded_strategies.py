@@ -64,7 +64,7 @@ kept_days = st.fixed_dictionaries(
 
 
 graces = st.fixed_dictionaries(
-    {}, optional={name: st.sampled_from([1, 12, 30]) for name in ("daily", "season", "cup")}
+    {}, optional={name: st.sampled_from([1, 12, 20]) for name in ("daily", "season", "cup")}
 )
 
 

@@ -169,8 +169,9 @@ class SealedWindows(dict[str, SealedWindow]):
         self._starts: dict[tuple[str, Instant | None], list[str]] = {}
 
     def __setitem__(self, id: str, sealed: SealedWindow) -> None:
-        self.pop(id, None)
-        super().__setitem__(id, sealed)
+        if id in self:
+            self._unlist(self[id])
+        super().__setitem__(id, sealed)  # One that is there keeps its place.
         self.changes += 1
         if sealed.closed is not None:
             self.early[id] = None
@@ -183,11 +184,14 @@ class SealedWindows(dict[str, SealedWindow]):
 
     def pop(self, id: str, *default: SealedWindow | None) -> SealedWindow | None:  # type: ignore[override]
         """Take a window out and return it."""
-        sealed = self.get(id)
-        if sealed is None:
-            return super().pop(id, *default)
+        if id in self:
+            self._unlist(self[id])
+        return super().pop(id, *default)
+
+    def _unlist(self, sealed: SealedWindow) -> None:
+        """Take a window out of the lists of closings and starts."""
+        id, name, start = sealed.window.id, sealed.window.name, sealed.window.start
         self.changes += 1
-        name, start = sealed.window.name, sealed.window.start
         self.early.pop(id, None)
         if id in self.unsealed:
             del self.unsealed[id]
@@ -197,7 +201,6 @@ class SealedWindows(dict[str, SealedWindow]):
         self._starts[name, start].remove(id)
         if not self._starts[name, start]:
             del self._starts[name, start]
-        return super().pop(id)
 
     def copy(self) -> "SealedWindows":
         """Return the same windows, to be changed on their own."""

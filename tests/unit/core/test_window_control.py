@@ -125,6 +125,21 @@ async def test_a_service_that_slept_past_the_grace_seals_at_once() -> None:
         assert states(rankd) == {TODAY: "sealed", "daily:2026-11-16": "open"}
 
 
+async def test_windows_stay_in_their_order_whatever_is_settled() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"]})
+        for _ in range(3):
+            await score(rankd, "ann", 5)
+            clock.time += DAY
+        await rankd.sealer.turn()
+        before = list(states(rankd))
+        await rankd.settle_window("b", why(TODAY))
+        assert list(states(rankd)) == before
+        await rankd.corrections.retract("b", {"player": "ann"})
+        assert list(states(rankd)) == before
+
+
 @pytest.mark.parametrize("step", ["freeze_window", "settle_window"])
 async def test_retention_waits_for_the_end_of_a_window_that_was_closed_early(step: str) -> None:
     """Dropped before, it would open again and count scores that an operator kept out."""
