@@ -168,6 +168,14 @@ FACT = {
 }
 WRONG_FIELD = {"field": str, "message": str}
 BROKEN_RULE = {**WRONG_FIELD, "rule": str, "observed": NUMBER, "limit": NUMBER}
+STEP = {
+    "board": str,
+    "window": str,
+    "state": str,
+    "changed": bool,
+    "position": int,
+    "opened": (dict, type(None)),
+}
 RUN = {"run": str, "seed": str, "not_before": str, "expires_at": str}
 RESULTS = {"results": list, "position": int}
 DONE = {"position": int}
@@ -488,6 +496,15 @@ class SeenWindow:
     state: str
 
 
+class WindowStep(NamedTuple):
+    """A window after a step that was taken."""
+
+    position: int
+    changed: bool
+    window: SeenWindow
+    opened: SeenWindow | None
+
+
 def instant_of(text: str | None) -> Instant | None:
     """Microseconds of a time such as 2026-11-16T12:00:00Z."""
     if text is None:
@@ -641,7 +658,7 @@ class HttpBoard:
     def windows(self) -> list[SeenWindow]:
         """The sealed ones, oldest first, then open and scheduled, as the engine in a program."""
         told = self.told_windows()
-        closed = [each for each in reversed(told) if each["state"] == "sealed"]
+        closed = [each for each in reversed(told) if each["state"] not in ("open", "scheduled")]
         opened = [each for each in told if each["state"] == "open"]
         coming = [each for each in told if each["state"] == "scheduled"]
         assert told == [*coming, *opened, *reversed(closed)]
@@ -651,6 +668,28 @@ class HttpBoard:
             )
             for each in [*closed, *opened, *coming]
         ]
+
+    def reset_window(self, window: str, *, reason: str) -> WindowStep:
+        return self._step("reset", window, reason)
+
+    def freeze_window(self, window: str, *, reason: str) -> WindowStep:
+        return self._step("freeze", window, reason)
+
+    def settle_window(self, window: str, *, reason: str) -> WindowStep:
+        return self._step("settle", window, reason)
+
+    def _step(self, verb: str, window: str, reason: str) -> WindowStep:
+        body = {"window": window, "reason": reason}
+        told = check(self._api.write("POST", f"{self._path}:{verb}", body).body, STEP)
+        assert told["board"] == self.name
+        opened = None
+        if told["opened"] is not None:
+            one = check(told["opened"], WINDOW)
+            opened = SeenWindow(
+                one["window"], instant_of(one["start"]), instant_of(one["end"]), one["state"]
+            )
+        after = SeenWindow(told["window"], None, None, told["state"])
+        return WindowStep(told["position"], told["changed"], after, opened)
 
     def told_windows(self) -> list[dict[str, Any]]:
         body = check(self._api.read_plain(f"{self._path}/windows").body, WINDOWS)

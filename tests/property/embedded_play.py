@@ -1,14 +1,18 @@
-"""Steps of the machine with runs: tokens that are good for one submission within their time."""
+"""Steps of the machine with runs, and with a verifier that answers when it is told to."""
 
+import asyncio
+import time
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
-from tests.property.embedded_model import SECOND, Definition, World
+from tests.property.embedded_model import SECOND, Definition, Review, World
 from tests.property.embedded_strategies import MAIN, SIDE, bodies, players
 
 from rankd.errors import PlayerBanned
+from rankd.ports import HeldSubmission
 
 RUNS_TRIED = 6
 """So many of the last runs are used again."""
@@ -55,3 +59,83 @@ class PlaySteps(RuleBasedStateMachine):
         self._submit(name, {**body, "run": run.token})
         self._record_something()
         self.figures["runs played"] += 1
+
+
+PATIENCE_SECONDS = 60
+
+
+class Replays:
+    """A verifier that has no answer until a step gives it."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Future[tuple[bool, str]]] = {}
+
+    async def verify(self, held: HeldSubmission) -> tuple[bool, str]:
+        answer: Future[tuple[bool, str]] = Future()
+        self.asked[held.id] = answer
+        return await asyncio.wrap_future(answer)
+
+    def forget(self) -> None:
+        """Forget what was asked: another engine asks again, about some of it."""
+        self.asked.clear()
+
+    def answer(self, id: str, *, approved: bool) -> None:
+        """Answer as soon as it is asked."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while id not in self.asked:
+            assert time.monotonic() < until, f"the verifier is not asked about {id}"
+            time.sleep(0.001)
+        self.asked[id].set_result((approved, "played again"))
+
+
+class VerifierSteps(RuleBasedStateMachine):
+    """The part of a machine whose boards may have a verifier."""
+
+    world: World
+    ranks: Any
+    figures: Any
+    replays: Replays
+    opened_with: int
+    """The number of the last submission before the engine was opened."""
+
+    def _record_something(self) -> None:
+        raise NotImplementedError
+
+    def _advanced(self, position: int) -> None:
+        raise NotImplementedError
+
+    def _verifiable(self) -> list[Review]:
+        """The open reviews that the verifier is asked about at once: those recorded here."""
+        return [
+            one
+            for one in self.world.reviews
+            if one.is_open
+            and any(reason[0] == "verifier" for reason in one.reasons)
+            and one.number > self.opened_with
+            and one.number in self.world.positions
+            and self.world.boards[one.board].rules.verified
+            and one.said in self.world.boards[one.board].history
+        ]
+
+    @precondition(lambda self: self._verifiable())
+    @rule(data=st.data(), approved=st.booleans())
+    def verifier_answers(self, data: st.DataObject, approved: bool) -> None:
+        self._record_something()
+        if not (several := self._verifiable()):
+            return
+        review = data.draw(st.sampled_from(several), "review")
+        id = str(self.world.positions[review.number])
+        self.replays.answer(id, approved=approved)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while (self._review(id).decided_at or self.ranks.position + 1) > self.ranks.position:
+            assert time.monotonic() < until, "no decision was recorded"
+            time.sleep(0.001)
+        found = self._review(id)
+        assert (found.decided_by, found.why) == ("verifier:replay", "played again")
+        self._advanced(found.decided_at)
+        self.world.decide(review, found.decided_at, approved=approved)
+        self.figures["answers of the verifier"] += 1
+
+    def _review(self, id: str) -> Any:
+        (found,) = [one for one in self.ranks.reviews(MAIN) if one.id == id]
+        return found

@@ -39,6 +39,7 @@ from tests.property.embedded_judge import same_reasons
 from tests.property.embedded_lives import WindowSteps
 from tests.property.embedded_model import (
     DAY,
+    VERIFIER,
     Definition,
     Ranking,
     Row,
@@ -50,7 +51,7 @@ from tests.property.embedded_model import (
     ranking,
     window_at,
 )
-from tests.property.embedded_play import PlaySteps
+from tests.property.embedded_play import PlaySteps, Replays, VerifierSteps
 from tests.property.embedded_redefinitions import redefinitions
 from tests.property.embedded_strategies import (
     MAIN,
@@ -73,7 +74,7 @@ from tests.property.embedded_strategies import (
 from tests.simulation.power_loss import scratch_folder
 
 import rankd
-from rankd.core import mass_retraction, steady_clock
+from rankd.core import mass_retraction, steady_clock, verifiers
 from rankd.core.read_engine import WindowPreview
 from rankd.embedded import Board, Ranks
 from rankd.errors import (
@@ -131,7 +132,7 @@ class Walk:
     onwards: bool
 
 
-class EmbeddedMachine(CorrectionSteps, PlaySteps, WindowSteps):
+class EmbeddedMachine(CorrectionSteps, PlaySteps, VerifierSteps, WindowSteps):
     figures: ClassVar[Counter[str]] = Counter()
     """What was done and compared, over all runs, for the campaign to print."""
 
@@ -149,11 +150,17 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps, WindowSteps):
         logging.getLogger("rankd").addHandler(self.heard)
         self.around.callback(logging.getLogger("rankd").removeHandler, self.heard)
         self.patched = self.around.enter_context(pytest.MonkeyPatch.context())
+        for bound in ("VERIFIED_TOGETHER_MAX", "CALLS_TOGETHER_MAX", "VERIFY_SECONDS_MAX"):
+            self.patched.setattr(verifiers, bound, 100_000)
+        self.replays = Replays()
         self.opened = ExitStack()
         self.ranks: Ranks = self._open()
 
     def _open(self) -> Ranks:
-        return self.opened.enter_context(rankd.open(self.folder, clock=self.clock))
+        self.replays.forget()
+        self.opened_with = self.world.accepted
+        asked = {VERIFIER: self.replays.verify}
+        return self.opened.enter_context(rankd.open(self.folder, clock=self.clock, verifiers=asked))
 
     def teardown(self) -> None:
         self.opened.close()
