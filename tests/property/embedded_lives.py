@@ -3,8 +3,9 @@
 What a step does to the model is worked out here: the windows of a board are an obvious list.
 """
 
+from collections import Counter
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ class WindowSteps(RuleBasedStateMachine):
     world: World
     boards: Any
     ranks: Any
-    figures: Any
+    figures: ClassVar[Counter[str]]
     walk: Any
     last_position: int
 

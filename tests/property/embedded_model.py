@@ -611,11 +611,11 @@ class Board:
         found = next((one for one in self.closed if one.window.id == window.id), None)
         if found is None or (found.window.start, found.window.end) != (window.start, window.end):
             return None
-        last, coming = found.window, found.window
-        while coming is not None:
-            last = coming
-            after = self.archive(last.reset(0, 0).id)
-            coming = None if after is None or after.window.end != window.end else after.window
+        last = found.window
+        while (after := self.archive(last.reset(0, 0).id)) is not None:
+            if after.window.end != window.end:
+                break
+            last = after.window
         return last
 
     def frozen(self, name: str) -> Archive | None:

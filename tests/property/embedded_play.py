@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from collections import Counter
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ class PlaySteps(RuleBasedStateMachine):
 
     world: World
     boards: Any
-    figures: Any
+    figures: ClassVar[Counter[str]]
     clock: Any
 
     def _submit(self, name: str, body: Definition) -> None:
@@ -93,7 +94,7 @@ class VerifierSteps(RuleBasedStateMachine):
 
     world: World
     ranks: Any
-    figures: Any
+    figures: ClassVar[Counter[str]]
     replays: Replays
     opened_with: int
     """The number of the last submission before the engine was opened."""
