@@ -100,6 +100,17 @@ def test_a_run_is_used_once_from_the_command_line(ask: Run, service: Served) -> 
     assert again.code == 1 and "used before" in again.err
 
 
+def test_a_score_counts_for_as_long_as_it_is_to_live(ask: Run) -> None:
+    assert ask("board", "apply", "cup").code == 0
+    told = ask("submit", "cup", "ada", "5", "--lives", "24h")
+    assert told.code == 0 and ", until 20" in told.out
+    receipt = parsed(ask("submit", "cup", "ada", "6", "--lives", "1h", "--json"))
+    assert receipt["expires_at"].endswith("Z")
+    wrong = ask("submit", "cup", "ada", "7", "--lives", "soon")
+    assert wrong.code == 1 and "lives" in wrong.err
+    assert "until" not in ask("submit", "cup", "ada", "8").out
+
+
 def test_where_there_is_no_board_the_way_to_one_is_shown() -> None:
     assert run("keys", "create", "--scope", "admin", "--data", "folder").code == 0
     done = run("board", "list", "--data", "folder")

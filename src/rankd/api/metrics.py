@@ -40,6 +40,13 @@ CLOCK_OFFSET = Metric(
 REVIEWS_OPEN = Metric(
     "rankd_reviews_open", "gauge", "writer", "Held submissions that wait for a decision."
 )
+RULES = Metric(
+    "rankd_rules_total",
+    "counter",
+    "writer",
+    "Submissions that broke a rule of a board, by the consequence of the rule.",
+    ("board", "rule", "then"),
+)
 WEBHOOKS_FAILING = Metric(
     "rankd_webhooks_failing", "gauge", "writer", "Webhooks whose last try failed, or given up."
 )
@@ -120,6 +127,7 @@ METRICS = (
     UNSAVED,
     CLOCK_OFFSET,
     REVIEWS_OPEN,
+    RULES,
     WEBHOOKS_FAILING,
     WEBHOOK_DELIVERIES,
     WEBHOOK_FAILURES,
@@ -173,6 +181,8 @@ def _engine(service: ServiceContext) -> Iterator[Family]:
     yield UNSAVED.sample(rankd.unsaved)
     yield CLOCK_OFFSET.sample(round(rankd.clock_offset / 1_000_000, 3))
     yield REVIEWS_OPEN.sample(rankd.state.reviews.open_count)
+    broken = rankd.state.reviews.broken.items()
+    yield RULES.family({label(**one._asdict()): count for one, count in broken})
     failing = sum(hook.failing_since is not None for hook in rankd.state.webhooks.values())
     yield WEBHOOKS_FAILING.sample(failing)
     webhooks = None if service.engine is None else service.engine.webhooks

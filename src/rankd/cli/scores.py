@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="Where the player belongs, for the board's segments: region=eu. May be repeated.",
 )
+@click.option(
+    "--lives",
+    metavar="DURATION",
+    help="How long it counts, as 24h or 7d; for ever if absent.",
+)
 @click.option("--run", metavar="RUN", help="The run that the score was made in.")
 @click.option(
     "--sign-key",
@@ -74,8 +79,7 @@ def submit(reach: Target, as_json: bool, **given: Any) -> None:
     )
     if attributes := pairs("--attribute", "region=eu", given["attributes"]):
         what["attributes"] = attributes
-    if given["run"] is not None:
-        what["run"] = given["run"]
+    what |= {name: given[name] for name in ("run", "lives") if given[name] is not None}
     if given["sign_key"] is not None:
         what["signing"] = _signing_key(given["sign_key"])
     with reach.client() as client:
@@ -88,10 +92,11 @@ def submit(reach: Target, as_json: bool, **given: Any) -> None:
         return
     moved = f" (was {receipt.previous_rank:,})" if receipt.previous_rank else ""
     again = ", seen before" if receipt.duplicate is True else ""
+    until = f", until {receipt.expires_at}" if receipt.expires_at else ""
     place = "not ranked"
     if receipt.rank:
         place = f"rank {receipt.rank:,}{moved} of {receipt.total:,}, {scores(receipt)}"
-    click.echo(f"{receipt.verdict}{again}: {place}")
+    click.echo(f"{receipt.verdict}{again}: {place}{until}")
 
 
 def _signing_key(text: str) -> SigningKey:

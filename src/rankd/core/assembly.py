@@ -108,6 +108,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     if shared is not None and shared.index.replicas is not None:
         rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
     rankd.supervisor = supervisor
+    rankd.state.reviews.broken.clear()  # Those of facts that were folded again.
     monitor = ClockMonitor(steady, ledger, writer.now)
     await monitor.look()
     note_start(steady, recorded)

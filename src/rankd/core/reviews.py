@@ -9,6 +9,7 @@ from. The reviews, with the reasons for people, are bounded.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
@@ -84,6 +85,14 @@ class Decision(NamedTuple):
     """Where it is recorded."""
 
 
+class BrokenRule(NamedTuple):
+    """A rule of a board that submissions broke."""
+
+    board: str
+    rule: str
+    then: str
+
+
 class Barred(NamedTuple):
     """Why a submission does not count, now or ever."""
 
@@ -147,13 +156,15 @@ class Reviews:
         """By held submission."""
         self.listed: dict[Position, Review] = {}
         """By submission; at most REVIEWS_MAX."""
+        self.broken: Counter[BrokenRule] = Counter()
+        """How often rules were broken since this process began to take submissions."""
 
     def copy(self) -> "Reviews":
         """Return the same, to be changed on its own. O(players of boards with rules)."""
         other = Reviews()
         other.rules = {board: rules.copy() for board, rules in self.rules.items()}
         other.held, other.decisions = self.held.copy(), dict(self.decisions)
-        other.listed = dict(self.listed)
+        other.listed, other.broken = dict(self.listed), self.broken.copy()
         return other
 
     @property
@@ -210,6 +221,8 @@ class Reviews:
     def retire(self, board: str, undo: Undo | None) -> None:
         """Forget the state of a board's rules."""
         self._put(self.rules, board, None, undo)
+        for broken in [one for one in self.broken if one.board == board]:
+            self._put(self.broken, broken, None, undo)
 
     def judge(
         self, board: Board, columns: JudgedColumns, facts: Sequence[Recorded], undo: Undo | None
@@ -228,12 +241,19 @@ class Reviews:
         reasons: dict[int, tuple[Reason, ...]] = {}
         for row in (row for row, verdict in enumerate(verdicts) if verdict):
             broken = _reasons(rules, row)
+            self._count_broken(board.name, rules, row, undo)
             if verdicts[row] <= _HOLD:
                 self._list(board, facts[row], verdicts[row] == _HOLD, broken, undo)
             if verdicts[row] != _FLAG:
                 reasons[row] = broken
         barred = bytes(_BARRED.get(verdict, 0) for verdict in verdicts)
         return BarredRows(barred, reasons) if reasons else None
+
+    def _count_broken(self, board: str, rules: RuleState, row: int, undo: Undo | None) -> None:
+        for place, *_ in rules.reasons(row):
+            rule = rules.rules[place]
+            broken = BrokenRule(board, str(rule.rule), str(rule.then))
+            self._put(self.broken, broken, self.broken[broken] + 1, undo)
 
     def hold(self, board: Board, recorded: Recorded, undo: Undo | None) -> Barred:
         """Hold a submission for the verifier of its board."""

@@ -58,6 +58,15 @@ async def test_figures_tell_how_the_engine_is() -> None:
         assert found["process_resident_memory_max_bytes"] > 1 << 20
 
 
+async def test_figures_tell_which_rules_are_broken() -> None:
+    async with working() as at:
+        await at.define(rules=[{"rule": "first_score", "max": 5, "then": "hold"}])
+        await at.submit("p", 6)
+        text = render(collect(at.service)).decode()
+        labels = 'board="b",rule="first_score",then="hold"'
+        assert f"\nrankd_rules_total{{{labels}}} 1\n" in text
+
+
 async def test_an_engine_that_takes_no_more_says_so() -> None:
     async with working() as at:
         await at.define()

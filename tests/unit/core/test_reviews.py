@@ -21,7 +21,7 @@ from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core import reviews
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
-from rankd.core.state import State
+from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged, UnknownReview
 from rankd.model.facts import BoardDefined, OpenWindow, Position, Recorded, ScoreSubmitted
@@ -44,6 +44,33 @@ async def rankd(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
     build = bare if request.param == "in place" else bare_in_moves
     async with engine(MemoryLedger(), build=build) as rankd:
         yield rankd
+
+
+async def test_broken_rules_are_counted(rankd: Engine) -> None:
+    """Every rule that a submission breaks, the ones with a weaker consequence included."""
+    await rankd.define("b", best({**GAIN, "then": "hold"}, {**PAUSE, "then": "flag"}))
+    await submit(rankd, "ann", 10)
+    for score in (20, 90, 95):
+        await submit(rankd, "ann", score)
+    await submit(rankd, "ann", 96, key="k")
+    await submit(rankd, "ann", 96, key="k")
+    broken = rankd.state.reviews.broken
+    assert broken == {("b", "gain_per_minute", "hold"): 3, ("b", "seconds_between", "flag"): 4}
+    savepoint = Savepoint(rankd.state)
+    rankd.state.reviews.retire("b", rankd.state.journal)
+    assert not +broken
+    savepoint.go_back()
+    assert sum(broken.values()) == 7
+
+
+async def test_rules_broken_before_a_start_are_not_counted() -> None:
+    ledger = MemoryLedger()
+    for expected in (1, 0):
+        async with engine(ledger) as rankd:
+            if expected:
+                await rankd.define("b", best({"rule": "first_score", "max": 5, "then": "refuse"}))
+                await submit(rankd, "ann", 10)
+            assert sum(rankd.state.reviews.broken.values()) == expected
 
 
 async def test_a_held_submission_waits_and_counts_at_its_own_position(rankd: Engine) -> None:
