@@ -618,6 +618,12 @@ class Board:
             last = after.window
         return last
 
+    def left_out(self, window: Window) -> Window | None:
+        """The last window after resets of one, if only a definition closed it."""
+        last = self.last_of(window)
+        archive = None if last is None else self.archive(last.id)
+        return None if archive is None or archive.early is not None else last
+
     def frozen(self, name: str) -> Archive | None:
         frozen = [one for one in self.closed if one.state == "frozen"]
         return next((one for one in frozen if one.window.name == name), None)
@@ -804,7 +810,7 @@ class World:
             self.close(board, board.open.pop(window))
         board.rules = rules
         board.judge = board.judge.redefined(rules.judged)
-        self._open_windows(board)
+        self._open_windows(board, redefined=True)
         board.forget_attempts()
 
     def tick(self, clock: int) -> None:
@@ -829,14 +835,15 @@ class World:
                 self.events += 1
                 board.expired[said.number] = self.events
 
-    def _open_windows(self, board: Board) -> None:
+    def _open_windows(self, board: Board, *, redefined: bool = False) -> None:
         """Open what can be, and list all in the order of the definition."""
         found: dict[str, Window] = {}
         for name in board.rules.windows:
             window = board.open.get(name) or window_at(name, self.time)
-            if window is None or (name not in board.open and board.closed_early(window)):
-                continue
-            found[name] = window
+            if window is not None and name not in board.open and board.closed_early(window):
+                window = board.left_out(window) if redefined else None
+            if window is not None:
+                found[name] = window
         board.open = found
         # One that was taken out and is put back in its time goes on: it is closed no longer.
         ids = [window.id for window in found.values()]

@@ -301,9 +301,7 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps, VerifierSteps, WindowSteps):
             with pytest.raises(RankdError) as raised:
                 submit()
             # Where both are wrong, either may be said.
-            reused = (name, body.get("key", "")) in self.world.keys
-            accepted = {refusal, *(("key_reused", "invalid_submission") if reused else ())}
-            assert raised.value.code in accepted
+            assert raised.value.code in {refusal, *self._said_instead(name, body)}
             return
         told, duplicate = self._told(name, body)
         if told.refused is None:
@@ -334,6 +332,13 @@ class EmbeddedMachine(CorrectionSteps, PlaySteps, VerifierSteps, WindowSteps):
         if (code := self.world.refusal_of_run(name, body, self.clock.time)) is not None:
             return code
         return None if first is None else "key_reused"
+
+    def _said_instead(self, name: str, body: Definition) -> tuple[str, ...]:
+        """What may be said of a submission that has another mistake, for its key was used."""
+        if (name, body.get("key", "")) not in self.world.keys:
+            return ()
+        banned = self.world.is_banned(body["player"], name, self.clock.time)
+        return ("key_reused", "invalid_submission", *(("player_banned",) if banned else ()))
 
     def _told(self, name: str, body: Definition) -> tuple[Told, bool]:
         first = self.world.keys.get((name, body.get("key", "")))

@@ -490,6 +490,11 @@ class BoardState:
             for sealed in self.sealed.starting(window.name, window.start)
         )
 
+    def left_out_after_reset(self, window: Window) -> Window | None:
+        """Return the last window after resets of one, if only a definition closed it."""
+        last = self._sealed_at(window)
+        return None if last is None or last.closed is not None else last.window
+
     def goes_on(self, opened: Window, window: Window) -> bool:
         """Tell whether an open window is that of a calendar, or follows a reset of it."""
         if (opened.start, opened.end) == (window.start, window.end):

@@ -235,6 +235,8 @@ def windows_at(page: BoardState | None, board: Board, now: Instant) -> tuple[Ope
             windows.append(OpenWindow(going_on.id, going_on.start, going_on.end))
         elif not scratch.closed_early(window):
             windows.append(scratch.edition(window))
+        elif (reset := scratch.left_out_after_reset(window)) is not None:
+            windows.append(OpenWindow(reset.id, reset.start, reset.end))
     return tuple(windows)
 
 

@@ -125,6 +125,29 @@ async def test_a_service_that_slept_past_the_grace_seals_at_once() -> None:
         assert states(rankd) == {TODAY: "sealed", "daily:2026-11-16": "open"}
 
 
+async def test_a_window_after_a_reset_goes_on_when_it_is_put_back() -> None:
+    """Only a freeze or a settlement closes it for good."""
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily"]})
+        await score(rankd, "ann", 5)
+        await rankd.reset_window("b", why("all"))
+        assert await score(rankd, "ann", 4) == {"all~2", TODAY}
+        await rankd.redefine("b", {"windows": ["daily"]})
+        clock.time += HOUR
+        await score(rankd, "bob", 3)
+        preview = await rankd.preview("b", {"windows": ["daily", "all"]})
+        assert [(one.window, one.total_after) for one in preview.windows] == [("all", 2)]
+        await rankd.redefine("b", {"windows": ["daily", "all"]})
+        assert states(rankd) == {"all": "sealed", TODAY: "open", "all~2": "open"}
+        assert await scores(rankd, "all") == {"ann": 4, "bob": 3}
+        await rankd.freeze_window("b", why("all"))
+        await rankd.redefine("b", {"windows": ["daily"]})
+        await rankd.redefine("b", {"windows": ["daily", "all"]})
+        assert states(rankd)["all~2"] == "frozen"
+        await check(rankd)
+
+
 async def test_windows_stay_in_their_order_whatever_is_settled() -> None:
     clock = SetClock()
     async with engine(FaultyLedger(), clock) as rankd:
