@@ -824,7 +824,7 @@ class World:
             board.closed = [self._turned(each) for each in board.closed]
             self._open_windows(board)
             board.forget_attempts()
-            board.closed = [each for each in board.closed if self._is_kept(board, each)]
+            board.closed = [each for each in board.closed if self._is_kept(board, each, clock)]
         for board in self.boards.values():
             self._end_terms(board)
 
@@ -914,9 +914,10 @@ class World:
             if one.player == own or self.state_of(one.player, board) == "active"
         ]
 
-    def _is_kept(self, board: Board, archive: Archive) -> bool:
+    def _is_kept(self, board: Board, archive: Archive, clock: int) -> bool:
+        """Whether a closed window is not dropped yet: that waits for a clock that went back."""
         kept, since = board.rules.kept(archive.window.name), archive.kept_from
-        return kept is None or since is None or self.time < since + kept
+        return kept is None or since is None or clock < since + kept
 
     def passed_unrecorded(self, name: str, window: Window) -> bool:
         """Whether nothing was recorded in a past window, though one before it is known."""
