@@ -260,7 +260,7 @@ def is_broken_by(told: Told, found: Sequence[Any]) -> bool:
     return same_reasons(found, [shown_reason(each, told.decimals) for each in told.reasons])
 
 
-WITHOUT_FIELDS = ("unknown_board", "player_banned")
+WITHOUT_FIELDS = ("unknown_board", "player_banned", "window_frozen", "run_used")
 """Refusals that no field of a submission is the cause of."""
 
 

@@ -53,6 +53,7 @@ async def twins() -> AsyncIterator[tuple[Served, Served]]:
             await each.rankd.define("sum", {"rule": "sum"})
             await each.rankd.define("old", {})
             await each.rankd.redefine("old", {"decimals": 1})
+            await each.rankd.corrections.set_player_state("bot", "banned", {"boards": ["c"]})
         yield one, twin
 
 
@@ -74,6 +75,7 @@ BATCHES: dict[str, tuple[list[object], bool]] = {
         False,
     ),
     "a bad one": ([{"scores": [item(), item(player=""), item(score="x"), item()]}] * 2, False),
+    "a banned player": ([{"scores": [item("c"), item("c", "bot"), item("b", "bot")]}] * 2, False),
     "no such board": ([{"scores": [item(), item("none"), item("c")]}] * 2, False),
     "no board": ([{"scores": [item(), {"player": "p", "score": 1}]}], False),
     "sum": ([{"scores": [item(), item("sum"), item("sum")]}] * 2, False),

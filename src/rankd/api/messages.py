@@ -457,6 +457,10 @@ KINDS: dict[type[RankdError], ProblemKind] = {
 ABOUT: dict[type[RankdError], FieldError] = {
     errors.InvalidCursor: FieldError("cursor", "must be one of this ranking, just as it came"),
     errors.SubmissionKeyReused: FieldError("key", "must be new for another submission"),
+    errors.RunRequired: FieldError("run", "is required on this board"),
+    errors.RunInvalid: FieldError("run", "must be of this board and player"),
+    errors.RunTooEarly: FieldError("run", "must have lasted until its not_before"),
+    errors.RunExpired: FieldError("run", "must not be over"),
 }
 """Errors that always concern the same field."""
 

@@ -23,6 +23,7 @@ from rankd.errors import (
     Forbidden,
     InvalidRequest,
     InvalidSubmission,
+    PlayerBanned,
     RankdError,
     TooManySegmentValues,
     UnknownBoard,
@@ -291,8 +292,8 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
         return None
     try:
         answers = await service.writer.submit_read(facts, list(boards.values()))
-    except (DefinitionChanged, TooManySegmentValues):
-        return None
+    except (DefinitionChanged, TooManySegmentValues, PlayerBanned):
+        return None  # Each is answered for itself.
     results = render.all_as_json(answers, service.rankd.state.boards)
     if results is None:
         shown = map(partial(_result, service), answers, [item.board for item in items])
