@@ -5,8 +5,8 @@ that counts, and the score that later gains are measured from; of the board ever
 A rule looks through them. Nothing is shared with the engine, which has a few bytes of a player.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
@@ -112,26 +112,28 @@ class Judge:
     players: dict[str, Known] = field(default_factory=dict)
     scores: list[int] = field(default_factory=list)
 
-    def redefined(self, terms: Terms) -> "Judge":
-        """The judge from a redefinition on."""
+    def redefined(self, terms: Terms) -> "Judge | None":
+        """The judge from a redefinition on; None if it has to learn the past again."""
         was = self.terms
-        if not was.checks or not terms.checks:
+        if not terms.checks:
             return Judge(terms)
-        if (was.rule, was.higher_wins) != (terms.rule, terms.higher_wins):
-            return Judge(terms)
-        scale = 10 ** (terms.decimals - was.decimals)
-        if scale == 1 and was.remembered == terms.remembered:
-            return Judge(terms, self.players, self.scores)
-        made = Judge(terms, scores=self.scores if scale == 1 else [])
-        if "scores" not in was.remembered & terms.remembered:
-            made.scores = []
-        if was.remembered - {"scores"} and terms.remembered - {"scores"}:
-            for player, known in self.players.items():
-                if known.counted:
-                    value = None if known.value is None else clipped(known.value * scale)
-                    kept = value if "value" in terms.remembered else None
-                    made.players[player] = Known(counted=True, value=kept)
-        return made
+        kinds = [(one.rule, one.higher_wins, one.decimals) for one in (was, terms)]
+        if not was.checks or kinds[0] != kinds[1] or was.remembered != terms.remembered:
+            return None
+        return Judge(terms, self.players, self.scores)
+
+    @classmethod
+    def learned(cls, terms: Terms, past: Iterable[tuple["Attempt", bool]]) -> "Judge":
+        """A judge that knows submissions as if each rule only flagged them; and adjustments."""
+        flags = tuple(replace(check, then="flag") for check in terms.checks)
+        judge = Judge(replace(terms, checks=flags))
+        for attempt, adjusts in past:
+            if adjusts:
+                judge.count(attempt, replaces=not attempt.delta)
+            else:
+                judge.judge(attempt)
+        judge.terms = terms
+        return judge
 
     # ...... judging
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from tests.property.embedded_model import Archive, Board, World
+from tests.property.embedded_model import Archive, Board, Window, World, window_at
 from tests.property.embedded_strategies import MAIN
 
 from rankd.errors import UnknownWindow, WrongWindowState
@@ -55,6 +55,10 @@ def _reset(world: World, board: Board, text: str, reason: str) -> Taken:
             if found.reason != reason or after not in ids:
                 raise NotTaken
             return Taken(False, found.window.id, after)
+        due = window_at(found.window.name, world.time)
+        if found.window.name not in board.rules.windows or due is None:
+            raise NotTaken
+        _move_on(world, found.window)
         sealed = replace(world.sealed(found), reason=reason)
         board.closed[board.closed.index(found)] = sealed
         window = found.window
@@ -63,12 +67,18 @@ def _reset(world: World, board: Board, text: str, reason: str) -> Taken:
         before = _before(board, window.id)
         if text == window.name and before is not None and before.reason == reason:
             return Taken(False, before.window.id, window.id)
+        _move_on(world, window)
         _close_early(world, board, window.name, reason, frozen=False)
     coming = window.reset(world.time, world.accepted)
     opened = {**board.open, window.name: coming}
     board.open = {name: opened[name] for name in board.rules.windows if name in opened}
     board.forget_attempts()
     return Taken(True, window.id, coming.id)
+
+
+def _move_on(world: World, window: Window) -> None:
+    """Two windows of one time begin one after the other."""
+    world.time += window.start == world.time
 
 
 def _before(board: Board, id: str) -> Archive | None:

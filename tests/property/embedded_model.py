@@ -9,7 +9,7 @@ Numbers are kept as they were sent and scaled to the board's decimals when they 
 a board whose decimals grow needs no translation here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -585,6 +585,12 @@ class Board:
             or any(one.keeps(said, self.expired[said.number]) for one in self.closed)
         ]
 
+    def past(self) -> Iterator[tuple[Attempt, bool]]:
+        """All that counts or did, and is not held or retracted; and whether it adjusts."""
+        for said in self._counting(set()):
+            if said.kind != "metadata" and not said.refused and fits(self.rules, said):
+                yield _attempt(self.rules, said), said.kind == "adjustment"
+
     def forget_attempts(self) -> None:
         """In windows that are open no more, or not bounded."""
         ids = {window.id for window in self.open.values()} if self.rules.attempts else set()
@@ -809,7 +815,9 @@ class World:
         for window in [name for name in board.open if name not in rules.windows]:
             self.close(board, board.open.pop(window))
         board.rules = rules
-        board.judge = board.judge.redefined(rules.judged)
+        board.judge = board.judge.redefined(rules.judged) or Judge.learned(
+            rules.judged, board.past()
+        )
         self._open_windows(board, redefined=True)
         board.forget_attempts()
 

@@ -490,6 +490,14 @@ class BoardState:
             for sealed in self.sealed.starting(window.name, window.start)
         )
 
+    def is_due(self, window: Window, now: Instant) -> bool:
+        """Tell whether the definition has this window, or the one it follows, at a time."""
+        return window.name not in self.windows and any(
+            due.end == window.end
+            for recurrence in self.board.windows
+            if recurrence.name == window.name and (due := recurrence.window_at(now)) is not None
+        )
+
     def left_out_after_reset(self, window: Window) -> Window | None:
         """Return the last window after resets of one, if only a definition closed it."""
         last = self._sealed_at(window)

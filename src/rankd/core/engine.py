@@ -48,6 +48,7 @@ from rankd.core.rewards import (
     RewardPage,
     list_rewards,
 )
+from rankd.core.rule_past import RulePast
 from rankd.core.rule_preview import RuleReplay, RulesPreview
 from rankd.core.runs import Runs
 from rankd.core.steady_clock import ClockOffset
@@ -78,6 +79,7 @@ from rankd.model.facts import (
     AttributesSet,
     BoardDefined,
     BoardRedefined,
+    BoardRelearned,
     BoardRetired,
     ExpiringScoreSubmitted,
     Fact,
@@ -136,13 +138,17 @@ _log = logging.getLogger(__name__)
 
 
 def _definition(
-    page: BoardState | None, board: Board, actor: str | None, windows: tuple[OpenWindow, ...]
+    page: BoardState | None,
+    board: Board,
+    actor: str | None,
+    windows: tuple[OpenWindow, ...],
+    redefined: type[BoardRedefined],
 ) -> BoardDefined:
     """Return the fact of a definition with the windows that are open from then on."""
     if page is None:
         return BoardDefined(board.name, board.definition(), actor, windows)
     before, after = page.window_ids.values(), [one.window for one in windows]
-    return BoardRedefined(
+    return redefined(
         board.name,
         board.definition(),
         actor,
@@ -367,11 +373,18 @@ class Engine(ReadEngine):
                 _refuse_past_expiry(board, now)
                 if page is not None and check is not None:
                     await check(page, now)
-                fact = _definition(page, board, actor, windows_at(page, board, now))
+                windows = windows_at(page, board, now)
                 after = self.position
+                fact = _definition(page, board, actor, windows, self._kind_of_redefinition(after))
                 if await self._writer.record_after([fact], now=now, after=after) is not None:
                     return True
         raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
+
+    def _kind_of_redefinition(self, after: Position) -> type[BoardRedefined]:
+        """Return the kind of a definition: another one if its rules have learned the past."""
+        learned = self.state.reviews.learned
+        knows = learned is not None and learned.position == after + 1
+        return BoardRelearned if knows else BoardRedefined
 
     async def preview(self, name: str, definition: Mapping[str, object]) -> Preview:
         """Return the changes that a redefinition would make.
@@ -405,7 +418,7 @@ class Engine(ReadEngine):
         page = self.state.page(name)
         check_redefinition(page.board, board)
         replay = RuleReplay(self._ledger, self.state, page, board)
-        return await replay.run(through=self.position, tell=tell)
+        return await replay.preview(through=self.position, tell=tell)
 
     async def redefine(
         self,
@@ -446,8 +459,10 @@ class Engine(ReadEngine):
         """
         projector, before = self._writer.projector, page.board
         draft = self._draft(page, board)
+        past = RulePast(self._ledger, self.state, page, board)
 
         async def check(page: BoardState, now: Instant) -> None:
+            await past.prepare(self.position)
             await draft.catch_up(through=self.position)
             await draft.turn_windows(now)
             await _refuse_misfit(draft, page)
@@ -456,6 +471,7 @@ class Engine(ReadEngine):
 
         try:
             changed = await self._pursue_head(draft, page, tell)
+            await past.read(self.position, tell)
         except BaseException:
             await draft.discard()
             raise

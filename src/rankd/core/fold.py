@@ -31,6 +31,7 @@ from rankd.core.fold_handlers import handler_of, register_fold
 from rankd.core.fold_parts import IN_MOVES_COST_MAX, entries_of_change
 from rankd.core.move_batch import Entries, Judged, MoveBatch, Place, WindowOutcome, receipt_of
 from rankd.core.receipts import Receipts
+from rankd.core.rule_past import learn_past
 from rankd.core.state import NO_WINDOWS, State, differing, segments_of
 from rankd.model.board import Scores
 from rankd.model.facts import (
@@ -38,6 +39,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardExpired,
     BoardRedefined,
+    BoardRelearned,
     BoardRetired,
     ExpiringScoreSubmitted,
     Position,
@@ -159,6 +161,7 @@ class Fold:
         before, traced = self._state.boards.get(fact.board), False
         if before is not None:  # It needs the page as it was.
             traced = await self._redefine(begun, recorded) and not before.board.segments
+            await learn_past(self._state, self.ledger, recorded)
         self._state.note(recorded)
         if traced:  # With its first segments all windows were folded again.
             self._state.trace(self._state.boards[fact.board])
@@ -497,7 +500,7 @@ def in_terms_of(page: BoardState, fact: ScoreSubmitted) -> ScoreSubmitted:
 
 
 register_fold(ScoreSubmitted, ExpiringScoreSubmitted, ScoreAdjusted, fold=Fold.submit)
-register_fold(BoardDefined, BoardRedefined, fold=Fold.define, barrier=True)
+register_fold(BoardDefined, BoardRedefined, BoardRelearned, fold=Fold.define, barrier=True)
 register_fold(BoardRetired, BoardExpired, fold=Fold.retire, barrier=True)
 register_fold(WindowOpened, fold=Fold.open_window)
 register_fold(WindowDropped, fold=Fold.drop_window, barrier=True)

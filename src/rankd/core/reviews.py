@@ -93,6 +93,14 @@ class BrokenRule(NamedTuple):
     then: str
 
 
+class Learned(NamedTuple):
+    """The state of a board's rules once they know all submissions before a definition."""
+
+    position: Position
+    """Of the definition."""
+    rules: RuleState
+
+
 class Barred(NamedTuple):
     """Why a submission does not count, now or ever."""
 
@@ -158,6 +166,8 @@ class Reviews:
         """By submission; at most REVIEWS_MAX."""
         self.broken: Counter[BrokenRule] = Counter()
         """How often rules were broken since this process began to take submissions."""
+        self.learned: Learned | None = None
+        """The past of rules that a definition is about to bring into force."""
 
     def copy(self) -> "Reviews":
         """Return the same, to be changed on its own. O(players of boards with rules)."""
@@ -218,8 +228,14 @@ class Reviews:
         if rules is not known:
             self._put(self.rules, board.name, rules, undo)
 
+    def adopt_learned(self, board: str, position: Position, undo: Undo | None) -> None:
+        """Let the rules of a definition know the past, if that was prepared for it."""
+        if self.learned is not None and self.learned.position == position:
+            self._put(self.rules, board, self.learned.rules, undo)
+
     def retire(self, board: str, undo: Undo | None) -> None:
         """Forget the state of a board's rules."""
+        self.learned = None
         self._put(self.rules, board, None, undo)
         for broken in [one for one in self.broken if one.board == board]:
             self._put(self.broken, broken, None, undo)
@@ -405,6 +421,16 @@ def barred_by(row: BarredRows | None) -> Barred | None:
 
 
 # ------------------------------------------------------------------ state of the rules
+
+
+def forgets(known: RuleState | None, before: Board, after: Board) -> bool:
+    """Whether the rules of a definition would not know all that they need of the past."""
+    if not after.rules_in_force:
+        return False
+    made = rule_state(after)
+    if known is None or not _judges_alike(known, made, before, after):
+        return True
+    return scale(before, after) != 1 or known.layout != made.layout
 
 
 def rule_state(board: Board, rules: Sequence[Rule] | None = None) -> RuleState:

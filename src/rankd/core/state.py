@@ -47,6 +47,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardExpired,
     BoardRedefined,
+    BoardRelearned,
     BoardRetired,
     DeliveryRecord,
     Edition,
@@ -608,7 +609,7 @@ def state_handler(*kinds: type[Fact]) -> Callable[[H], H]:
     return register
 
 
-@state_handler(BoardDefined, BoardRedefined)
+@state_handler(BoardDefined, BoardRedefined, BoardRelearned)
 def _define(state: State, fact: BoardDefined, recorded: Recorded) -> None:
     board, position = Board.define(fact.board, fact.definition), recorded.position
     state.forget_segmented()
@@ -616,6 +617,7 @@ def _define(state: State, fact: BoardDefined, recorded: Recorded) -> None:
     if (place := place_of(fact, first=page is None)) is not None:
         state.note_event(position, place, fact.board)
     state.reviews.declare(board, None if page is None else page.board, state.journal)
+    state.reviews.adopt_learned(board.name, position, state.journal)
     if page is None:
         page = BoardState(board, position)
         state.put("boards", fact.board, page)

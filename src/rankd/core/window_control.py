@@ -89,6 +89,8 @@ class _Decided(NamedTuple):
     id: str
     """Of the window that the request means."""
     opened: str | None = None
+    at: Instant = 0
+    """The ledger's time from which the step is recorded, if it is later than that of now."""
 
 
 class WindowControl:
@@ -151,7 +153,8 @@ class WindowControl:
                 decided = decide(self._state.page(name), asked, now)
                 if not decided.facts:
                     return self._result(name, decided, after, changed=False)
-                answers = await self._writer.record_after(decided.facts, now=now, after=after)
+                at = max(now, decided.at)
+                answers = await self._writer.record_after(decided.facts, now=at, after=after)
                 if answers is not None:
                     return self._result(name, decided, answers[-1].position, changed=True)
         raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
@@ -311,12 +314,15 @@ def _reset(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:
         if found.reason != asked.reason or not page.is_recorded(after):
             raise WrongWindowState(window=window.id, state=found.state, step="reset")
         return _Decided([], window.id, after)
-    coming, board, since = page.after_reset(window, now), page.board.name, page.turned_since
+    if isinstance(found, SealedWindow) and not page.is_due(window, now):
+        raise WrongWindowState(window=window.id, state=found.state, step="reset")
+    at = now + (window.start == now)  # Two windows of one time begin one after the other.
+    coming, board, since = page.after_reset(window, at), page.board.name, page.turned_since
     facts = [
         WindowSealed(board, window.id, asked.actor, asked.reason, since),
         WindowOpened(board, coming.window, coming.start, coming.end, since),
     ]
-    return _Decided([*facts], window.id, coming.window)
+    return _Decided([*facts], window.id, coming.window, at)
 
 
 def _freeze(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:

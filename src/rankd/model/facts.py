@@ -511,6 +511,15 @@ class BoardRedefined(BoardDefined, frozen=True, kw_only=True):
     """The ids of the windows that it closes."""
 
 
+class BoardRelearned(BoardRedefined, frozen=True, kw_only=True):
+    """A new definition whose rules know of the submissions before it.
+
+    A version of its own, and no field: under an older one new rules begin without the past.
+    """
+
+    kind = "board_defined.3"
+
+
 class BoardRetired(AuditedFact, frozen=True):
     """A board takes no more submissions and is listed no more."""
 
@@ -1289,6 +1298,7 @@ FACTS: tuple[type[Fact], ...] = (
     NameSet,
     AttributesSet,
     BoardRedefined,
+    BoardRelearned,
     ExpiringKeyCreated,
     KeysUsed,
     TimeCorrected,

@@ -5,7 +5,7 @@ from tests.unit.core.callers import scores, submit
 from tests.unit.core.doubles import SetClock, engine
 
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core import rule_preview
+from rankd.core import rule_past, rule_preview
 from rankd.errors import UnknownBoard
 from rankd.model.rules import Reason
 
@@ -48,7 +48,7 @@ async def test_examples_are_bounded_and_refused_scores_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rule_preview, "EXAMPLES_MAX", 1)
-    monkeypatch.setattr(rule_preview, "FACTS_TOGETHER", 2)
+    monkeypatch.setattr(rule_past, "FACTS_TOGETHER", 2)
     async with engine(MemoryLedger()) as rankd:
         await rankd.define("b", {"rule": "best", "rules": [FIRST]})
         for player in ("ann", "bob", "cyd"):

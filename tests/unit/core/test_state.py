@@ -16,6 +16,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardExpired,
     BoardRedefined,
+    BoardRelearned,
     BoardRetired,
     ClosedWindow,
     DeliveryRecord,
@@ -296,6 +297,7 @@ EVERYTHING = (
     WebhookRewound("hook", Position(3)),
     WebhooksSent("one", 99, {"hook": WebhookProgress(FIRST_WEBHOOK, Position(9))}),
     WebhookRemoved("hook"),
+    BoardRelearned("b", defined().definition, windows=(OpenWindow("daily:2"),)),
 )
 
 

@@ -148,6 +148,42 @@ async def test_a_window_after_a_reset_goes_on_when_it_is_put_back() -> None:
         await check(rankd)
 
 
+@pytest.mark.parametrize("windows", [["all"], ["all", {"name": "daily", "at": "05:00"}]])
+async def test_a_frozen_window_that_the_definition_left_out_is_not_reset(windows: Any) -> None:
+    """No window of its time would follow, or it would take the place of another one."""
+    clock = SetClock()
+    async with engine(ledger := FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily"]})
+        await score(rankd, "ann", 5)
+        await rankd.freeze_window("b", why(TODAY))
+        await rankd.redefine("b", {"windows": windows})
+        before, position = states(rankd), rankd.position
+        with pytest.raises(WrongWindowState):
+            await rankd.reset_window("b", why(exact_id(TODAY), "another"))
+        assert (states(rankd), rankd.position) == (before, position)
+        assert not await facts(ledger, WindowSealed)
+        await check(rankd)
+
+
+async def test_a_window_is_reset_at_the_instant_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one begins a microsecond later: a refold can tell the two apart."""
+    monkeypatch.setattr(mass_retraction, "REFOLDED_PLAYERS_MAX", 0)
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"], "rule": "sum"})
+        clock.time += 12 * HOUR
+        await score(rankd, "ann", 5)
+        await rankd.reset_window("b", why("daily"))
+        await score(rankd, "ann", 3)
+        await rankd.submit("b", [{"player": "ann", "score": 9, "build": "bad"}])
+        await rankd.corrections.retract("b", {"build": "bad"})
+        assert await scores(rankd, exact_id(TOMORROW)) == {"ann": 5}
+        assert await scores(rankd, "daily") == {"ann": 3}
+        await rankd.redefine("b", {"windows": ["daily"], "rule": "latest"})
+        assert await scores(rankd, "daily") == {"ann": 3}
+        await check(rankd)
+
+
 async def test_windows_stay_in_their_order_whatever_is_settled() -> None:
     clock = SetClock()
     async with engine(FaultyLedger(), clock) as rankd:

@@ -16,6 +16,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardExpired,
     BoardRedefined,
+    BoardRelearned,
     BoardRetired,
     ClosedWindow,
     Codec,
@@ -175,6 +176,11 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         "board_defined.2",
         "98a6676c6f62616c81a8646563696d616c7302a561646d696e90c0c09090",
         BoardRedefined("global", {"decimals": 2}, "admin"),
+    ),
+    (
+        "board_defined.3",
+        "98a6676c6f62616c81a8646563696d616c7302a561646d696e90c0c09090",
+        BoardRelearned("global", {"decimals": 2}, "admin"),
     ),
     (
         "time_corrected.1",
@@ -646,6 +652,7 @@ def test_every_fact_of_this_module_is_listed() -> None:
         ScoreSubmitted,
         PlayerProfiled,
         BoardDefined,
+        BoardRedefined,
         BoardRetired,
         KeyCreated,
         PlayerErased,

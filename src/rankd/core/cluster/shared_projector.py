@@ -35,6 +35,7 @@ from rankd.core.fold import counts_on, in_terms_of
 from rankd.core.move_batch import MoveBatch
 from rankd.core.projector import BEGINNING, FACTS_TOGETHER_MAX, UNREAD, Ask, Projector, Tell, keyed
 from rankd.core.receipts import Collect, ReceiptBuffer, Receipts, encoded, joined
+from rankd.core.rule_past import learn_past, parts_with_past
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder, read_notes
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
@@ -414,10 +415,12 @@ class SharedProjector(Projector):
 
     async def _note(self, facts: Sequence[Recorded]) -> Receipts:
         """Apply facts to the state, and fold them into the node's own copy; return its receipts."""
-        note_all(self.state, facts)
+        for part in parts_with_past(facts):
+            await learn_past(self.state, self._ledger, part[0])
+            note_all(self.state, part)
+            self._touch(part)
+            self.checkpoint, self.at = part[-1].position, part[-1].at
         self.state.sweep_entrants()
-        self._touch(facts)
-        self.checkpoint, self.at = facts[-1].position, facts[-1].at
         if self.spare is not None and not self.spare_waits:
             with suppress(LedgerUnavailable):  # It goes on from where it is another time.
                 return await self.spare.catch_up_with(facts)
@@ -577,8 +580,10 @@ class SharedProjector(Projector):
             facts = await self._read(behind.checkpoint, FACTS_TOGETHER_MAX, through)
             if not facts:
                 break
-            note_all(behind.state, facts)
-            self._reach_behind(behind, facts[-1])
+            for part in parts_with_past(facts):
+                await learn_past(behind.state, self._ledger, part[0])
+                note_all(behind.state, part)
+                self._reach_behind(behind, part[-1])
 
     def _lost_track(self, behind: Projector, what: str) -> IndexUnavailable:
         """Have the state behind made again, for an index that is not where it was."""

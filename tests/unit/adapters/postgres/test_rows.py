@@ -11,6 +11,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardExpired,
     BoardRedefined,
+    BoardRelearned,
     BoardRetired,
     ClosedWindow,
     Edition,
@@ -83,6 +84,10 @@ EVERY_KIND: list[tuple[Fact, FactRow]] = [
     ),
     (
         BoardRedefined("b", {"name": "b"}, "admin"),
+        FactRow("b", actor="admin", details='{"definition":{"name":"b"}}'),
+    ),
+    (
+        BoardRelearned("b", {"name": "b"}, "admin"),
         FactRow("b", actor="admin", details='{"definition":{"name":"b"}}'),
     ),
     (BoardRetired("b", "admin", "old"), FactRow("b", actor="admin", details='{"reason":"old"}')),
