@@ -105,7 +105,7 @@ def test_a_score_counts_for_as_long_as_it_is_to_live(ask: Run) -> None:
     told = ask("submit", "cup", "ada", "5", "--lives", "24h")
     assert told.code == 0 and ", until 20" in told.out
     receipt = parsed(ask("submit", "cup", "ada", "6", "--lives", "1h", "--json"))
-    assert receipt["expires_at"].endswith("Z")
+    assert str(receipt["expires_at"]).endswith("Z")
     wrong = ask("submit", "cup", "ada", "7", "--lives", "soon")
     assert wrong.code == 1 and "lives" in wrong.err
     assert "until" not in ask("submit", "cup", "ada", "8").out
