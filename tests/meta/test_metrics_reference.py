@@ -19,6 +19,9 @@ def test_page_of_metrics_is_current() -> None:
 def test_a_running_service_has_every_metric_of_the_page_with_its_labels(tmp_path: Path) -> None:
     with serving(tmp_path, "--port", "0") as served:
         connection = connect(served.port)
+        rules = [{"rule": "first_score", "max": 1, "then": "hold"}]
+        asked(connection, "PUT", "/v1/boards/b", {"rules": rules})
+        asked(connection, "POST", "/v1/boards/b/scores", {"player": "p", "score": 2})
         text = asked(connection, "GET", "/metrics").body.decode()
         connection.close()
     rows = ROW.findall(PAGE.read_text())

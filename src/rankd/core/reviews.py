@@ -85,7 +85,7 @@ class Decision(NamedTuple):
     """Where it is recorded."""
 
 
-class BrokenRule(NamedTuple):
+class RuleTally(NamedTuple):
     """A rule of a board that submissions broke."""
 
     board: str
@@ -164,7 +164,7 @@ class Reviews:
         """By held submission."""
         self.listed: dict[Position, Review] = {}
         """By submission; at most REVIEWS_MAX."""
-        self.broken: Counter[BrokenRule] = Counter()
+        self.broken: Counter[RuleTally] = Counter()
         """How often rules were broken since this process began to take submissions."""
         self.learned: Learned | None = None
         """The past of rules that a definition is about to bring into force."""
@@ -268,7 +268,7 @@ class Reviews:
     def _count_broken(self, board: str, rules: RuleState, row: int, undo: Undo | None) -> None:
         for place, *_ in rules.reasons(row):
             rule = rules.rules[place]
-            broken = BrokenRule(board, str(rule.rule), str(rule.then))
+            broken = RuleTally(board, str(rule.rule), str(rule.then))
             self._put(self.broken, broken, self.broken[broken] + 1, undo)
 
     def hold(self, board: Board, recorded: Recorded, undo: Undo | None) -> Barred:

@@ -55,7 +55,7 @@ class PastSubmissions:
         return self._corrections == _corrections(self._state)
 
     def rules(self) -> RuleState:
-        """Return the state of the definition's rules, which know what was judged so far."""
+        """Return the state of the definition's rules, which know the submissions judged so far."""
         rules = rule_state(self._board)
         rules.load(self._rules.save())
         return rules
@@ -116,7 +116,7 @@ class PastSubmissions:
         self._note(several, verdicts)
 
     def _note(self, several: Sequence[Recorded], verdicts: bytes | None) -> None:
-        """Take note of the verdicts; nothing is to be known of them here."""
+        """Take note of the verdicts; here they are not needed."""
 
 
 def _corrections(state: State) -> tuple[object, ...]:

@@ -54,7 +54,7 @@ class RulesPreview(NamedTuple):
 
 
 class RuleReplay(PastSubmissions):
-    """Judges a board's submissions by the rules of another definition, and keeps what they find."""
+    """Judges a board's submissions by the rules of another definition, and keeps the findings."""
 
     def __init__(self, ledger: LedgerReader, state: State, page: BoardState, board: Board) -> None:
         super().__init__(ledger, state, page, board)
@@ -62,7 +62,7 @@ class RuleReplay(PastSubmissions):
         self._submissions = self._caught = 0
 
     async def preview(self, *, through: Position, tell: Callable[[Progress], None]) -> RulesPreview:
-        """Judge all submissions up to a position; return what the rules find."""
+        """Judge all submissions up to a position; return the findings of the rules."""
         await self.run(through=through, tell=tell)
         return RulesPreview(
             self._board, self._submissions, self._caught, self.position, self._findings
