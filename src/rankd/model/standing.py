@@ -408,10 +408,12 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
 def stamp(ranking: str, way: Way, key_bytes: int) -> Callable[[bytes, str], str]:
     """Return an encoder of cursors in one ranking: every page has two of them."""
     place, pack = _PLACE.pack(_identity(ranking), way.value, key_bytes), _HEAD.pack
+    checksum, as_base64 = crc32(place), binascii.b2a_base64
 
     def encode(order_key: bytes, player: str) -> str:
-        body = place + order_key + player.encode()
-        return _as_text(pack(_VERSION, crc32(body)) + body).decode("ascii")
+        entry = order_key + player.encode()
+        raw = pack(_VERSION, crc32(entry, checksum)) + place + entry
+        return as_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode("ascii")
 
     return encode
 
