@@ -20,6 +20,7 @@ from rankd.errors import NotFound
 FOLDERS = ("page", "console")
 PAGE = "index.html"
 CONSOLE = "console.html"
+ELEMENT = "board.js"
 ICON = "icon.svg"
 
 KINDS = MappingProxyType(
@@ -36,6 +37,9 @@ KEPT = b"public, max-age=31536000, immutable"
 
 ASKED_ANEW = b"no-cache"
 """Cached, but shown only after checking that it is current."""
+
+KEPT_AN_HOUR = b"public, max-age=3600"
+"""For the element, which other sites load by one name."""
 
 KEPT_A_DAY = b"public, max-age=86400"
 """For a file whose name never changes."""
@@ -116,6 +120,20 @@ async def show_console(service: object, request: Request) -> Response:
     return _shown(CONSOLE, request)
 
 
+@cache
+def _element() -> Response:
+    """Return the element for other pages. Its name never changes."""
+    body = files("rankd.dashboard").joinpath("element", ELEMENT).read_bytes()
+    headers = ((b"etag", b'"%s"' % _hash(body).encode()),)
+    return Response(body, content_type=KINDS[".js"], cache_control=KEPT_AN_HOUR, headers=headers)
+
+
+async def show_element(service: object, request: Request) -> Response:
+    """Return the script of the element ``<rankd-board>``, a live board for any page."""
+    del service, request
+    return _element()
+
+
 async def show_asset(service: object, request: Request) -> Response:
     """Return a file of the page."""
     del service
@@ -140,6 +158,7 @@ ROUTES = (
         handler=show_console,
         any_query=True,
     ),
+    Route(method="GET", path="/board.js", operation="show_element", handler=show_element),
     Route(method="GET", path="/assets/{file}", operation="show_asset", handler=show_asset),
     Route(method="GET", path="/favicon.ico", operation="show_icon", handler=show_icon),
 )
