@@ -616,5 +616,15 @@ def test_streams_end_when_the_service_stops() -> None:
     run(test())
 
 
+def test_no_stream_begins_while_the_service_stops() -> None:
+    async def test() -> None:
+        async with playing() as service:
+            await service_hub(service).stop()
+            answer = await service.ask("GET", f"{BOARD}/stream")
+            assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
+
+    run(test())
+
+
 def test_changes_are_typed() -> None:
     assert {StreamChange, StreamState} <= set(Event.__args__)

@@ -20,7 +20,7 @@ from rankd.api.auth import Permit
 from rankd.api.stream_events import EventName, StreamEvent, Version
 from rankd.api.stream_feed import Feed, FeedKey, View, ViewKey
 from rankd.core.changes import EVERY_BOARD, RankingChanges
-from rankd.errors import RankdError, TooManyStreams, Unavailable
+from rankd.errors import RankdError, Stopping, TooManyStreams, Unavailable
 from rankd.model.facts import Position
 
 if TYPE_CHECKING:
@@ -216,8 +216,10 @@ class StreamHub:
         """Return a subscription, to be attached to a connection or cancelled.
 
         ``since`` is the position of the last event that the client has. Raises UnknownBoard,
-        UnknownWindow, InvalidPage, IndexBehind and TooManyStreams, and for the credential.
+        UnknownWindow, InvalidPage, IndexBehind, TooManyStreams, Stopping, and for the credential.
         """
+        if self._ended:
+            raise Stopping
         permit = credential.check(request.board)
         subscriptions_max = self.settings.stream_subscriptions_max
         if len(self._subscriptions) >= subscriptions_max:
