@@ -506,13 +506,14 @@ class WindowStep(NamedTuple):
 
 
 def instant_of(text: str | None) -> Instant | None:
-    """Microseconds of a time such as 2026-11-16T12:00:00Z."""
+    """Microseconds of a time such as 2026-11-16T12:00:00.000001Z."""
     if text is None:
         return None
-    from datetime import datetime
+    from datetime import UTC, datetime, timedelta
 
     assert text.endswith("Z")
-    return int(datetime.fromisoformat(text).timestamp()) * 1_000_000
+    since = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=1)
 
 
 def standing_of(
