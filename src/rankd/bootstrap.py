@@ -31,6 +31,7 @@ from rankd.core.cluster.recovery import FILLED_ENTRIES_MAX, SharedHome
 from rankd.core.cluster.top_lists import TopListSettings
 from rankd.core.engine import Engine, verify_saved
 from rankd.core.follower import Follower, following
+from rankd.core.movement import MOVEMENT_ENTRIES_MAX
 from rankd.core.past import PAST_LIMITS, PastLimits
 from rankd.core.recovery import Build, IndexHome, folded, restored, save
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
@@ -120,6 +121,8 @@ class EngineConfig:
     """The maximum number of entries of a shared index that this process rebuilds in memory."""
     past: PastLimits = PAST_LIMITS
     """The work and the memory that past standings may take."""
+    movement_entries_max: int = MOVEMENT_ENTRIES_MAX
+    """The maximum number of entries of the start of the day in memory, for movement."""
 
     @classmethod
     def of(cls, named: "Folder | EngineConfig | None") -> "EngineConfig":
@@ -173,6 +176,7 @@ class EngineConfig:
             segment_values_max=settings.segment_values_max,
             webhook_private_addresses=settings.webhook_private_addresses,
             past=PastLimits(settings.past_facts_max, settings.past_entries_max),
+            movement_entries_max=settings.movement_entries_max,
         )
 
     @property
@@ -217,7 +221,7 @@ async def followed(
                 lasting_seconds=place.clock_step_seconds,
             )
         )
-        follower.past.limits = place.past
+        follower.grant(place.past, place.movement_entries_max)
         yield follower, ledger
 
 
@@ -288,7 +292,7 @@ async def engine(
                 silence_seconds=place.disk_silence_seconds,
             )
         )
-        rankd.past.limits = place.past
+        rankd.grant(place.past, place.movement_entries_max)
         yield RunningEngine(rankd, ledger, ledger.durable, backup)
 
 

@@ -52,6 +52,8 @@ class Row(OptionalFields, gc=False):
     """Against a baseline in time; null while there is none."""
     metadata: Any
     """The metadata of the submission that counts."""
+    new: bool | UnsetType = UNSET
+    """True for a player that had no rank at the baseline."""
     columns: dict[str, Score] | UnsetType = UNSET
     """Every column by its name, on boards with more than one."""
     place: int | UnsetType = UNSET
@@ -209,6 +211,8 @@ class Standing(OptionalFields, gc=False):
     columns: dict[str, Score] | UnsetType = UNSET
     state: str = "open"
     """The window's state."""
+    new: bool | UnsetType = UNSET
+    """True for a player that had no rank at the baseline."""
     ordinal: int | UnsetType = UNSET
     """Its unique place, every entry counted, on boards with shared ranks."""
     edition: int | UnsetType = UNSET

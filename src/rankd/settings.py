@@ -106,6 +106,10 @@ class Settings:
         int,
         Doc("How many entries of past rankings each process has in memory.", 0, 10**9),
     ] = 1_000_000
+    movement_entries_max: Annotated[
+        int,
+        Doc("How many entries of the start of the day are in memory, for rank_change.", 0, 10**9),
+    ] = 1_000_000
     spool: Annotated[
         bool, Doc("Whether scores wait on this node's disk while PostgreSQL cannot be reached.")
     ] = False

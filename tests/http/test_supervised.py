@@ -33,6 +33,7 @@ from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.erasure import Eraser
 from rankd.core.managers import Archiver, Snapshotter, WindowSealer
+from rankd.core.movement import Movement
 from rankd.core.steady_clock import ClockMonitor
 from rankd.core.webhook_delivery import EventCallbacks
 from rankd.errors import LedgerUnavailable
@@ -55,6 +56,7 @@ LOOPS: dict[str, tuple[type, str]] = {
     "clock": (ClockMonitor, "run"),
     "eraser": (Eraser, "run"),
     "callbacks": (EventCallbacks, "run"),
+    "movement": (Movement, "run"),
 }
 """Every background loop of an engine, and where it is."""
 

@@ -145,8 +145,9 @@ def row(standing: Standing, board: Board) -> schemas.Row:
         standing.player or None,
         standing.name,
         shown_score(standing.scores[0], standing.decimals),
-        None,
+        standing.rank_change,
         None if beside is None else Raw(beside),
+        standing.new or UNSET,
         columns_of(standing.scores, board, standing.decimals),
         UNSET if standing.place is None else standing.place,
         ordinal_of(standing),
@@ -269,30 +270,54 @@ def rows_of(found: Page, board: Board) -> bytes:
         return schemas.encode(_rows(found, board))
     counted, beside = isinstance(found.ranks, range), found.metadata is not None
     ranks = found.ranks[0] if counted else found.ranks
-    columns: Columns = (ranks, found.players, found.names, found.order_keys, found.metadata)
-    ordinal = None
+    ordinal, place, before = None, None, found.ranks_before
     if found.ordinals is not None:
-        ordinal, columns = PlaceholderKind.COUNT, (*columns, None, found.ordinals[0])
-    form = _row_form(order.masks[0], order.key_bytes, counted, beside, False, ordinal)
+        ordinal, place = PlaceholderKind.COUNT, found.ordinals[0]
+    if before is not None:
+        counted, ranks = False, list(found.ranks)
+    columns: Columns = (ranks, found.players, found.names, found.order_keys, found.metadata)
+    columns = (*columns, None, place, *_moved(before, found.metadata))
+    moved = before is not None
+    form = _row_form(order.masks[0], order.key_bytes, counted, beside, False, ordinal, moved)
     return array_of(form.fill(columns, 0, count))
 
 
+_NEW = b',"new":true'
+
+
+def _moved(
+    before: Sequence[int] | None, metadata: Sequence[bytes | None] | None
+) -> tuple[Sequence[int] | None, Sequence[bytes | None] | None]:
+    """Return the columns of a template that tell movement: ranks before, and metadata with new."""
+    if before is None:
+        return None, None
+    if metadata is None:
+        return list(before), [None if rank else b"null" + _NEW for rank in before]
+    beside = [
+        data if rank else (data or b"null") + _NEW
+        for rank, data in zip(before, metadata, strict=True)
+    ]
+    return list(before), beside
+
+
 @lru_cache(maxsize=FORMS_MAX)
-def _row_form(
+def _row_form(  # noqa: PLR0913 - the fields of a row
     mask: int,
     key_bytes: int,
     counted: bool,
     beside: bool,
     placed: bool,
     ordinal: PlaceholderKind | None,
+    moved: bool,
 ) -> Form:
+    metadata = placeholder(PlaceholderKind.RAW, 4) if beside else None
     shape = schemas.Row(
         placeholder(PlaceholderKind.COUNT if counted else PlaceholderKind.NUMBER, 0),
         placeholder(PlaceholderKind.TEXT, 1),
         placeholder(PlaceholderKind.TEXT, 2),
         placeholder(PlaceholderKind.MASKED, 3, every=key_bytes, mask=mask),
-        None,
-        placeholder(PlaceholderKind.RAW, 4) if beside else None,
+        placeholder(PlaceholderKind.CHANGE, 7, other=0) if moved else None,
+        placeholder(PlaceholderKind.RAW, 8) if moved else metadata,
         place=placeholder(PlaceholderKind.COUNT, 5) if placed else UNSET,
         ordinal=UNSET if ordinal is None else placeholder(ordinal, 6),
     )
@@ -304,12 +329,18 @@ def found_now(where: RankingView, found: LookupColumns) -> bytes | None:
     order = where.terms.order
     if where.terms.board.decimals or len(order.directions) > 1 or order.decays:
         return None
-    players, names, (ranks, keys, beside, total, as_of), ranked, ordinals = found
-    columns: Columns = (ranks, players, names, keys, beside, 1)
-    ordinal = None
-    if ordinals is not None:
-        ordinal, columns = PlaceholderKind.NUMBER, (*columns, ordinals)
-    form = _row_form(order.masks[0], order.key_bytes, False, beside is not None, True, ordinal)
+    players, names, (ranks, keys, beside, total, as_of), ranked, ordinals, before = found
+    ordinal = None if ordinals is None else PlaceholderKind.NUMBER
+    columns: Columns = (ranks, players, names, keys, beside, 1, ordinals, *_moved(before, beside))
+    form = _row_form(
+        order.masks[0],
+        order.key_bytes,
+        False,
+        beside is not None,
+        True,
+        ordinal,
+        before is not None,
+    )
     missing: list[str] = []
     if len(ranked) < len(players):
         there = set(ranked)
@@ -341,23 +372,26 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
     if found.metadata is not None:
         beside = [None if one is None else Raw(one) for one in found.metadata]
     places: Sequence[int | UnsetType] = found.ordinals or [UNSET] * len(found.players)
+    before = found.ranks_before or [-1] * len(found.players)
     scores = zip(found.scores, found.raw_scores, strict=True)
-    columns = zip(found.ranks, found.players, found.names, scores, beside, places, strict=True)
+    rows = found.ranks, found.players, found.names, scores, beside, places, before
+    columns = zip(*rows, strict=True)
     return [
         schemas.Row(
             rank,
             player or None,
             name,
             shown_score(scores[0], decimals),
-            None,
+            previous - rank if previous > 0 else None,
             under,
+            True if previous == 0 else UNSET,
             columns_of(scores, board, decimals),
             UNSET,
             place,
             _anonymous(player),
             raw_of(raw, decimals),
         )
-        for rank, player, name, (scores, raw), under, place in columns
+        for rank, player, name, (scores, raw), under, place, previous in columns
     ]
 
 
@@ -372,7 +406,7 @@ def one(standing: Standing, where: RankingView) -> schemas.Standing:
         standing.name,
         standing.rank,
         shown_score(standing.scores[0], standing.decimals),
-        None,
+        standing.rank_change,
         standing.percentile,
         standing.total,
         None if beside is None else Raw(beside),
@@ -380,23 +414,26 @@ def one(standing: Standing, where: RankingView) -> schemas.Standing:
         stale=standing.stale,
         columns=columns_of(standing.scores, where.terms.board, standing.decimals),
         state=where.holding(standing.total).state,
+        new=standing.new or UNSET,
         ordinal=ordinal_of(standing),
         raw_score=raw_of(standing.raw, standing.decimals),
         server_time=server_time(standing.at),
     )
 
 
-def ranked(
+def ranked(  # noqa: PLR0913 - the fields of a standing
     place: Ranked,
     where: RankingView,
     player: str,
     name: str | None,
     shared: int | None,
     at: Instant | None,
+    before: int | None = None,
 ) -> schemas.Standing:
     """Return the same as ``one``, directly from the index's result.
 
-    ``shared`` is the rank if the board shares ranks; ``at`` the time of the score, under decay.
+    ``shared`` is the rank if the board shares ranks; ``at`` the time of the score, under decay;
+    ``before`` the rank at the baseline, if known.
     """
     ordinal, order_key, beside, total, as_of = place
     rank = Rank(ordinal if shared is None else shared)
@@ -411,26 +448,28 @@ def ranked(
         name,
         rank,
         shown_score(scores[0], decimals),
-        None,
+        before - rank if before else None,
         percentile(rank, total),
         total,
         None if beside is None else Raw(beside),
         as_of,
         columns=columns_of(scores, board, decimals),
         state=where.holding(total).state,
+        new=True if before == 0 else UNSET,
         ordinal=UNSET if shared is None else ordinal,
         raw_score=raw_of(terms.order.recorded(entry), decimals),
         server_time=server_time(at),
     )
 
 
-def each_ranked(
+def each_ranked(  # noqa: PLR0913 - their columns
     places: Places,
     where: RankingView,
     players: Sequence[str],
     names: Sequence[str | None] | None,
     shared: Sequence[int] | None,
     at: Instant | None,
+    before: Sequence[int] | None,
 ) -> list[bytes]:
     """Return ``ranked`` of each player as JSON."""
     keys = where.terms.order.parted(places.order_keys)
@@ -440,19 +479,26 @@ def each_ranked(
         Ranked(Rank(place), key, under, total, as_of)
         for place, key, under in zip(places.ranks, keys, beside, strict=True)
     ]
-    rows = zip(found, players, names or nothing, shared or nothing, strict=True)
+    columns = found, players, names or nothing, shared or nothing, before or nothing
     return [
-        schemas.encode(ranked(place, where, player, name, rank, at))
-        for place, player, name, rank in rows
+        schemas.encode(ranked(place, where, player, name, rank, at, previous))
+        for place, player, name, rank, previous in zip(*columns, strict=True)
     ]
 
 
-def ranked_form(where: RankingView) -> Form | None:
+def standing_states(where: RankingView, before: Sequence[int]) -> list[bytes]:
+    """Return the column of ``ranked_form`` with the window's state, and whether a player is new."""
+    state = schemas.encode(where.state)
+    both = state + _NEW, state
+    return [both[rank > 0] for rank in before]
+
+
+def ranked_form(where: RankingView, *, moved: bool = False) -> Form | None:
     """Return a template that renders ``ranked`` as JSON for any player of a ranking.
 
     Its columns are the players, their names and the fields of ``Places``, and behind them the
-    shared ranks if there are any. None for decimals, decay or several columns, which it cannot
-    render.
+    shared ranks if there are any; with ``moved``, the ranks at the baseline and
+    ``standing_states``. None for decimals, decay or several columns, which it cannot render.
     """
     terms, ranking = where.terms, where.ranking
     order, shared = terms.order, terms.board.ties is not TieRule.ORDINAL
@@ -467,12 +513,12 @@ def ranked_form(where: RankingView) -> Form | None:
         placeholder(PlaceholderKind.TEXT, 1),
         placeholder(PlaceholderKind.NUMBER, rank),
         placeholder(PlaceholderKind.MASKED, 3, every=order.key_bytes, mask=order.masks[0]),
-        None,
+        placeholder(PlaceholderKind.CHANGE, 8, other=rank) if moved else None,
         placeholder(PlaceholderKind.SHARE, rank, other=5),
         placeholder(PlaceholderKind.NUMBER, 5),
         placeholder(PlaceholderKind.RAW, 4),
         placeholder(PlaceholderKind.NUMBER, 6),
-        state=where.state,
+        state=placeholder(PlaceholderKind.RAW, 9) if moved else where.state,
         ordinal=placeholder(PlaceholderKind.NUMBER, 2) if shared else UNSET,
     )
     return Form(parts_of(shape))

@@ -111,6 +111,11 @@ THEN = (
     ),
     Param(name="at", time=True, doc="the standings as they were at this time"),
 )
+BASELINE = Param(
+    name="baseline",
+    doc="what rank_change is against: a window (daily:-1), a duration (24h) or a position; the "
+    "start of the day if absent",
+)
 PAST = (TooOld, PastOutOfReach, InvalidPage)
 """Errors of past standings."""
 
@@ -250,6 +255,7 @@ ROUTES: tuple[Route, ...] = (
             ),
             EDITION,
             *THEN,
+            BASELINE,
         ),
         responses={200: schemas.Page, 304: None},
         errors=(*RANKING, *PAST, InvalidCursor),
@@ -263,7 +269,7 @@ ROUTES: tuple[Route, ...] = (
         plan=standings.plan_standing,
         scope="read",
         hot=True,
-        params=(*WHICH, EDITION, *THEN),
+        params=(*WHICH, EDITION, *THEN, BASELINE),
         responses={200: schemas.Standing},
         errors=(*RANKING, *PAST, NotRanked),
     ),
@@ -285,6 +291,7 @@ ROUTES: tuple[Route, ...] = (
                 doc="for a player without an entry, this end of the ranking instead of 404",
             ),
             *THEN,
+            BASELINE,
         ),
         responses={200: schemas.Page},
         errors=(*RANKING, *PAST, NotRanked),
@@ -296,7 +303,7 @@ ROUTES: tuple[Route, ...] = (
         handler=standings.around_rank,
         scope="read",
         hot=True,
-        params=(*WHICH, _neighbours("range", "how many either side"), *THEN),
+        params=(*WHICH, _neighbours("range", "how many either side"), *THEN, BASELINE),
         responses={200: schemas.Page},
         errors=(*RANKING, *PAST),
     ),
@@ -308,7 +315,7 @@ ROUTES: tuple[Route, ...] = (
         quick=standings.lookup_now,
         scope="read",
         hot=True,
-        params=(*WHICH, *THEN),
+        params=(*WHICH, *THEN, BASELINE),
         body=schemas.Lookup,
         responses={200: schemas.LookupResult},
         errors=(*RANKING, *PAST),
@@ -319,7 +326,7 @@ ROUTES: tuple[Route, ...] = (
         operation="list_friends",
         handler=standings.list_friends,
         scope="read",
-        params=(*WHICH, *THEN),
+        params=(*WHICH, *THEN, BASELINE),
         responses={200: schemas.LookupResult},
         errors=(*RANKING, *PAST),
     ),

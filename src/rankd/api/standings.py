@@ -15,6 +15,7 @@ from rankd.api.messages import Request, Response, decode_body, known_tag
 from rankd.api.render import BY_ACCEPT, text_tag, wants_text
 from rankd.api.routing import Answered, PagePlan, RemotePlan, RouteAnswering, WordPlan
 from rankd.core.editions import edition_reader
+from rankd.core.movement import Found
 from rankd.core.reader import (
     LOOKUP_PLAYERS_MAX,
     Projected,
@@ -98,8 +99,20 @@ def _is_past(request: Request) -> bool:
 
 
 def _is_special(request: Request) -> bool:
-    """Whether a request asks for an earlier edition, or for standings as they were."""
-    return request.query.get("edition") is not None or _is_past(request)
+    """Whether a request names an edition, a baseline, or a past moment."""
+    query = request.query
+    named = query.get("edition") is not None or query.get("baseline") is not None
+    return named or _is_past(request)
+
+
+async def _compared(
+    service: ServiceContext, request: Request, reader: Reader, where: RankingView, found: Found
+) -> Found:
+    """Return standings with the movement since the baseline that a request names, if it does."""
+    baseline = request.query.get("baseline")
+    if baseline is None:
+        return found
+    return await service.rankd.movement.compared(reader, where.ranking, found, baseline)
 
 
 async def _reader_for(
@@ -156,6 +169,7 @@ async def get_standing(service: ServiceContext, request: Request) -> Response:
         )
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
+    standing = await _compared(service, request, reader, where, standing)
     shown = render.one(standing, where)
     if edition is not None:
         shown.edition = edition
@@ -179,25 +193,31 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
     place, shared = found
-    at = reader.shown_at(where)
-    body = render.ranked(place, where, player, reader.name(player), shared, at)
+    at, before = reader.shown_at(where), reader.rank_before(where, player)
+    body = render.ranked(place, where, player, reader.name(player), shared, at, before)
     return _response(service, request, body)
 
 
 def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering | None:
     """Return a plan that answers for any player of the requested ranking."""
-    known = service.rankd.state.names
+    known, reader = service.rankd.state.names, service.rankd.reader
 
     def telling(where: RankingView) -> Telling:
         form, rank = render.ranked_form(where), service.rankd.reader.ranker(where)
+        moved, ranks_before = render.ranked_form(where, moved=True), reader.ranks_before
 
         def tell(players: Sequence[str], found: Places) -> list[bytes]:
             shared = None if rank is None else rank(found.order_keys)
             names = list(map(known.get, players)) if known else None
-            if form is not None:
-                return form.fill_each((players, names, *found, shared), 0, len(players))
-            at = service.rankd.reader.shown_at(where)
-            return render.each_ranked(found, where, players, names, shared, at)
+            before = ranks_before(where, players)
+            if form is None or moved is None:
+                at = reader.shown_at(where)
+                return render.each_ranked(found, where, players, names, shared, at, before)
+            columns = (players, names, *found, shared)
+            if before is None:
+                return form.fill_each(columns, 0, len(players))
+            told = (*columns, list(before), render.standing_states(where, before))
+            return moved.fill_each(told, 0, len(players))
 
         return tell
 
@@ -326,6 +346,7 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
         page = msgspec.structs.replace(page, edition=edition)
     else:
         page = await _read_as(service, actor, where, read, reader=reader)
+    page = await _compared(service, request, reader, where, page)
     asked = _asked(service, request)
     private = bool(asked[0]) or not _may_share(service, shown_to)
     if reader.past:
@@ -337,7 +358,7 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
         page, where.terms.board, stale=rankd.stale or page.stale, private=private
     )
     lasts = page.at is None and page.as_of == rankd.position and at == _moment(service)
-    if lasts and shown_to is not None:
+    if lasts and shown_to is not None and query.get("baseline") is None:
         service.pages.keep(at, (shown_to, *asked), response)
     return _unless_known(request, response)
 
@@ -362,7 +383,7 @@ def standings_now(service: ServiceContext, request: Request) -> Response | None:
     board = request.params["board"]
     if request.query["min_position"] is not None or service.rankd.awaits_head(board):
         return None
-    if _is_past(request):
+    if _is_special(request):
         return None
     pages, at, asked = service.pages, _moment(service), _asked(service, request)
     if not any(pages.find(at, (readers, *asked)) for readers in (_GAME, _PUBLIC)):
@@ -415,10 +436,11 @@ def _asked(service: ServiceContext, request: Request) -> tuple[object, ...]:
     return (private, board, *request.query.values())
 
 
-def _moment(service: ServiceContext) -> tuple[int, int, bool]:
+def _moment(service: ServiceContext) -> tuple[int, int, bool, int]:
     """Return everything that a page may change with."""
     view = service.rankd
-    return view.projector.checkpoint, view.projector.state.profiled_at, view.stale
+    projector = view.projector
+    return projector.checkpoint, projector.state.profiled_at, view.stale, view.movement.revision
 
 
 def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> Response:
@@ -461,6 +483,7 @@ async def around_player(service: ServiceContext, request: Request) -> Response:
         )
 
     page = await _read_as(service, actor, where, read, reader=reader)
+    page = await _compared(service, request, reader, where, page)
     return _page(service, request, page, reader)
 
 
@@ -480,6 +503,7 @@ async def around_rank(service: ServiceContext, request: Request) -> Response:
         lambda reader: reader.around_rank(board, rank, reach=reach, **which),
         reader=reader,
     )
+    page = await _compared(service, request, reader, reader.where(board, **which), page)
     return _page(service, request, page, reader)
 
 
@@ -513,6 +537,7 @@ async def lookup_standings(service: ServiceContext, request: Request) -> Respons
         reader=reader,
     )
     where = reader.where(board, **which)
+    found = await _compared(service, request, reader, where, found)
     return _response(service, request, render.found(found, where.terms.board))
 
 
@@ -521,7 +546,7 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
         return None
-    if _is_past(request):
+    if _is_special(request):
         return None
     if service.rankd.awaits_head(params["board"]):
         return None
@@ -559,6 +584,7 @@ async def list_friends(service: ServiceContext, request: Request) -> Response:
         reader=reader,
     )
     where = reader.where(board, **which)
+    found = await _compared(service, request, reader, where, found)
     return _response(service, request, render.found(found, where.terms.board))
 
 

@@ -266,7 +266,12 @@ def reaching(
 
 
 def which_moment(command: Command) -> Command:
-    """Add the options for a moment in the past."""
+    """Add the options for a moment in the past, and for the baseline of movement."""
+    command = click.option(
+        "--baseline",
+        metavar="BASELINE",
+        help="Show the movement since then: daily:-1, 24h or a position. [default: today's start]",
+    )(command)
     command = click.option(
         "--at", metavar="TIME", help="The standings as they were at a time, 2026-11-14T09:30:00Z."
     )(command)

@@ -71,7 +71,7 @@ def top(
         print_json(page)
         return
     click.echo(heading(page))
-    print_tables(standings_table(page.standings))
+    print_tables(standings_table(page.standings, marks=changes(page.standings)))
 
 
 @click.command()
@@ -130,7 +130,7 @@ def around(reach: Target, board: str, player: str, as_json: bool, **given: Any) 
         print_json(page)
         return
     click.echo(heading(page))
-    print_tables(standings_table(page.standings, me=player))
+    print_tables(standings_table(page.standings, me=player, marks=changes(page.standings)))
 
 
 WATCHED_MAX = 200
@@ -290,6 +290,18 @@ def _drawn_live() -> Iterator[Draw]:
             live.update(Group(Text(heading(last), style="bold"), table, foot), refresh=True)
 
         yield draw
+
+
+def changes(rows: Sequence["schemas.Row"]) -> list[str] | None:
+    """Return a mark for each standing by its movement since the baseline; None if none is known."""
+    if all(row.rank_change is None and row.new is not True for row in rows):
+        return None
+    marks = []
+    for row in rows:
+        before = None if row.rank_change is None else row.rank + row.rank_change
+        known = before is not None or row.new is True
+        marks.append(_mark(before, row.rank) if known else "")
+    return marks
 
 
 def movements(before: Sequence["schemas.Row"] | None, now: Sequence["schemas.Row"]) -> list[str]:

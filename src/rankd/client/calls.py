@@ -450,6 +450,7 @@ def top(  # noqa: PLR0913 - which ranking, and when
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.Page]:
     """Return the best standings, also as they were at a position or a time."""
     return page(
@@ -460,6 +461,7 @@ def top(  # noqa: PLR0913 - which ranking, and when
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
 
 
@@ -478,6 +480,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.Page]:
     """Return a page that begins at a rank, an offset or a cursor.
 
@@ -500,6 +503,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
     return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
 
@@ -534,6 +538,7 @@ def standing(  # noqa: PLR0913 - which ranking, and when
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.Standing]:
     """Return a player's standing, also in an earlier ``edition`` of a closed window.
 
@@ -549,6 +554,7 @@ def standing(  # noqa: PLR0913 - which ranking, and when
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
     names = {"board": board, "player": player, "window": window}
     return Call(method="GET", path=path, read=_read_standing, names=names)
@@ -566,6 +572,7 @@ def around(  # noqa: PLR0913 - which part of which ranking
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.Page]:
     """Return a player's neighbourhood, filled up at the edges.
 
@@ -584,6 +591,7 @@ def around(  # noqa: PLR0913 - which part of which ranking
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
     names = {"board": board, "player": player, "window": window}
     return Call(method="GET", path=path, read=_read_page, names=names)
@@ -599,6 +607,7 @@ def around_rank(  # noqa: PLR0913 - which ranking, and when
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.Page]:
     """Return the standings from ``rank - reach`` to ``rank + reach``."""
     path = path_of(
@@ -611,6 +620,7 @@ def around_rank(  # noqa: PLR0913 - which ranking, and when
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
     return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
 
@@ -624,6 +634,7 @@ def lookup(  # noqa: PLR0913 - which ranking, and when
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.LookupResult]:
     """Return some players' standings, ranked among themselves, and the players without one."""
     path = path_of(
@@ -634,6 +645,7 @@ def lookup(  # noqa: PLR0913 - which ranking, and when
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
     body = body_of(players=list(players))
     names = {"board": board, "window": window}
@@ -649,6 +661,7 @@ def friends(  # noqa: PLR0913 - which ranking, and when
     min_position: int | None = None,
     as_of: int | None = None,
     at: str | None = None,
+    baseline: int | str | None = None,
 ) -> Call[schemas.LookupResult]:
     """Return a player and its friends, ranked among themselves."""
     path = path_of(
@@ -660,6 +673,7 @@ def friends(  # noqa: PLR0913 - which ranking, and when
         min_position=min_position,
         as_of=as_of,
         at=at,
+        baseline=baseline,
     )
     names = {"board": board, "player": player, "window": window}
     return Call(method="GET", path=path, read=_read_found, names=names)

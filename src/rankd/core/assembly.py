@@ -114,7 +114,11 @@ async def running(  # noqa: PLR0913 - what it is put together from
     note_start(steady, recorded)
     if isinstance(ledger, ProfileTable):
         ledger.compare_profiles(writer.known_profiles)
-    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
+    loops: dict[str, Loop] = {
+        "snapshotter": rankd.snapshotter.run,
+        "clock": monitor.run,
+        "movement": rankd.movement.run,
+    }
     if isinstance(ledger, ReopenableLedger):
         loops["reopener"] = LedgerReopener(writer, ledger).run
         if ledger.failure is not None:

@@ -252,6 +252,7 @@ async def following(
     tasks = [
         follower.supervisor.start("follower", follower.run),
         follower.supervisor.start("clock", monitor.run),
+        follower.supervisor.start("movement", follower.movement.run),
     ]
     try:
         yield follower

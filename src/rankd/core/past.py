@@ -322,6 +322,10 @@ class PastRankings:
         ):
             self._boards.popitem(last=False)
 
+    def forget_all(self) -> None:
+        """Forget all past rankings but those that are being made."""
+        self._boards.clear()
+
     def _forget_erased(self) -> None:
         """Forget boards made before a player was erased: they may have personal data of it."""
         erased = self._view.state.erased

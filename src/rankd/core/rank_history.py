@@ -95,7 +95,7 @@ class RankHistories:
             raise InvalidPage([FieldError("grain", f"must be one of {', '.join(GRAINS)}")])
         where, now = reader.where(board, window), self._view.ledger_time
         page = self._view.state.page(board)
-        found = page.find_window(where.ranking.window, now)
+        found = page.find_window(window, now)
         begun = await self._past.time_of(page.since)
         start = max(begun, found.window.start or begun)
         end = min(now, found.window.end or now)

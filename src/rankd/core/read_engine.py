@@ -16,7 +16,8 @@ import msgspec
 
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.board_state import BoardState
-from rankd.core.past import PastRankings
+from rankd.core.movement import Movement
+from rankd.core.past import PastLimits, PastRankings
 from rankd.core.projector import Projector
 from rankd.core.rank_history import RankHistories
 from rankd.core.reader import RankingView, Reader
@@ -90,11 +91,19 @@ class ReadEngine:
         self.clock = steady(clock)
         self.reader = Reader(projector=projector, clock=self.clock)
         self.past = PastRankings(self, ledger, make_index)
+        days = PastRankings(self, ledger, make_index)
+        self.movement = Movement(self, days, self.past)
+        self.reader.movement = self.movement
         self.rank_histories = RankHistories(self, self.past)
         self.replicas: BoardReplicas | None = None
         """Of a shared index: some boards may be read from them."""
         self.supervisor = Supervisor()
         """Runs the background loops."""
+
+    def grant(self, past: PastLimits, movement_entries: int) -> None:
+        """Bound the work and the memory of past standings and of movement."""
+        self.past.limits = past
+        self.movement.grant(movement_entries)
 
     @property
     def state(self) -> State:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from copy import copy
 from decimal import Decimal
 from functools import lru_cache, wraps
-from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 import msgspec
 
@@ -121,6 +121,8 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     """Whether some of the players are ANONYMOUS."""
     at: Instant | None = None
     """The instant whose scores are shown; None if they do not depend on time."""
+    ranks_before: Sequence[int] | None = None
+    """The ranks at the baseline, 0 for none; None if they are not known."""
 
     @property
     def scores(self) -> list[Scores]:
@@ -142,8 +144,10 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
         total, as_of, decimals, stale = self.total, self.as_of, self.decimals, self.stale
         nothing: Sequence[None] = [None] * len(self.players)
         beside, places = self.metadata or nothing, self.ordinals or nothing
+        before = nothing if self.ranks_before is None else self.ranks_before
         scores = zip(self.scores, self.raw_scores, strict=True)
-        rows = zip(self.ranks, self.players, scores, self.names, beside, places, strict=True)
+        columns = (self.players, scores, self.names, beside, places, before)
+        rows = zip(self.ranks, *columns, strict=True)
         return [
             Standing(
                 Rank(rank),
@@ -159,8 +163,9 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
                 None if place is None else Rank(place),
                 raw,
                 self.at,
+                previous,
             )
-            for rank, player, (scores, raw), name, data, place in rows
+            for rank, player, (scores, raw), name, data, place, previous in rows
         ]
 
     def __len__(self) -> int:
@@ -189,6 +194,7 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
             None if self.ordinals is None else Rank(self.ordinals[row]),
             self.order.recorded(scores),
             self.at,
+            None if self.ranks_before is None else self.ranks_before[row],
         )
 
     def _words(self) -> Words:
@@ -245,6 +251,8 @@ class LookupColumns(NamedTuple):
     """The rows of ranked players, best first."""
     ordinals: Sequence[int] | None
     """The ordinal ranks if the board shares ranks, else None."""
+    ranks_before: Sequence[int] | None = None
+    """The ranks at the baseline, 0 for none; None if they are not known."""
 
 
 class Projected(ReprMixin, msgspec.Struct, frozen=True, gc=False):
@@ -376,6 +384,20 @@ async def _from_replica(
     return await _fallen_back(read, written.seen_by(reader.viewer), args, named)
 
 
+class Before(Protocol):
+    """The ranks that players held before."""
+
+    def ranks(self, players: Sequence[str]) -> Sequence[int]:
+        """Return the rank of each player; 0 for none."""
+
+
+class MovementSource(Protocol):
+    """Finds the ranks of the start of the day."""
+
+    def find(self, where: RankingView) -> Before | None:
+        """Return those of a ranking; None if they are not known now."""
+
+
 class Reader:
     """Answers questions about standings."""
 
@@ -391,10 +413,15 @@ class Reader:
     def over(self, index: RankIndex | Overlay) -> "Reader":
         """Return a reader that asks no other index."""
         reader = Reader(projector=self.projector, clock=self._clock, index=index)
+        if not isinstance(index, Overlay):
+            reader.movement = self.movement
         return reader.seen_by(self.viewer)
 
     viewer: Viewer | PastViewer | None = None
     """The client, if players are hidden to it; None for the game."""
+
+    movement: "MovementSource | None" = None
+    """Where the ranks of the start of the day are found; None where no movement is told."""
 
     past: bool = False
     """Whether it reads past standings, which never are stale or behind."""
@@ -587,11 +614,11 @@ class Reader:
         rows = sorted(range(len(asked)), key=ranks.__getitem__)
         if 0 in ranks:
             rows = rows[ranks.count(0) :]
-        rank = self.ranker(where)
+        rank, before = self.ranker(where), self.ranks_before(where, asked)
         if rank is None:
-            return LookupColumns(asked, self.names(asked), places, rows, None)
+            return LookupColumns(asked, self.names(asked), places, rows, None, before)
         shown = places._replace(ranks=rank(places.order_keys))
-        return LookupColumns(asked, self.names(asked), shown, rows, ranks)
+        return LookupColumns(asked, self.names(asked), shown, rows, ranks, before)
 
     def ranker(self, where: RankingView) -> Callable[[bytes], Sequence[int]] | None:
         """Return the ranks that the board shows of entries with some keys, packed end to end.
@@ -624,6 +651,11 @@ class Reader:
             return False
         window = where.ranking.window
         return any(opened.ranking.window == window for opened in page.windows.values())
+
+    def ranks_before(self, where: RankingView, players: Sequence[str]) -> Sequence[int] | None:
+        """Return the ranks of players at the start of the day, 0 for none; None if not known."""
+        before = None if self.movement is None else self.movement.find(where)
+        return None if before is None else before.ranks(players)
 
     def name(self, player: str) -> str | None:
         """Return a player's display name, None if it has none."""
@@ -712,7 +744,13 @@ class Reader:
             None if shared is None else place,
             terms.order.recorded(scores),
             at,
+            self.rank_before(where, player),
         )
+
+    def rank_before(self, where: RankingView, player: str) -> int | None:
+        """Return the rank of a player at the start of the day, 0 for none; None if not known."""
+        before = self.ranks_before(where, (player,))
+        return None if before is None else before[0]
 
     async def _shown(
         self, where: RankingView, ordinal: Rank, order_key: bytes, at: Position | None = None
@@ -915,6 +953,7 @@ class Reader:
             None,
             None if ranks is None else range(first, last + 1),
             at=self.shown_at(where),
+            ranks_before=self.ranks_before(where, players),
         )
         return page if self.viewer is None else self._masked(where, first, page)
 

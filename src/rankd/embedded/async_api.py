@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from rankd.bootstrap import Folder
 from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution
 from rankd.core.editions import edition_reader
+from rankd.core.movement import Found
 from rankd.core.rank_history import GRAIN_DEFAULT, RankHistory
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
@@ -30,7 +31,7 @@ from rankd.core.window_schedule import (
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
 from rankd.embedded.corrections import BoardCorrector, RanksCorrector
 from rankd.embedded.handles import BoardHandle, BoardRef, receipt_of
-from rankd.embedded.moments import Then, past_reader
+from rankd.embedded.moments import Compared, Then, past_reader
 from rankd.embedded.rewards import BoardRewards
 from rankd.errors import (
     FieldError,
@@ -53,6 +54,7 @@ from rankd.model.standing import (
 )
 from rankd.model.submission import Item
 from rankd.model.window import ListedWindow
+from rankd.ports import Ranking
 from rankd.progress import Show, showing
 
 
@@ -198,10 +200,10 @@ class AwaitedBoard(BoardHandle):
     def _reader(self) -> Reader:
         return self._wanted.there().reader
 
-    def past(self, **then: Unpack[Then]) -> "AwaitedBoard":
+    def past(self, **then: Unpack[Compared]) -> "AwaitedBoard":
         """Return the board as it was at a position or a time; its reads are awaited.
 
-        It takes one of ``as_of`` and ``at``.
+        With ``baseline``, a position, a duration or a window, they tell the movement since then.
         """
         past = AwaitedBoard(self._wanted)
         past._then = MappingProxyType(dict(then))
@@ -213,12 +215,12 @@ class AwaitedBoard(BoardHandle):
         *,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> list[Standing]:
         """Return the best standings."""
         reader = await self._reader_of(then, window, segment)
         page = await reader.page(self.name, limit=count, window=window, segment=segment)
-        return page.standings
+        return (await self._compared(then, reader, page)).standings
 
     async def page(  # noqa: PLR0913 - which part of which ranking
         self,
@@ -232,7 +234,7 @@ class AwaitedBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> Page:
         """Return a page that begins at a rank, an offset or a cursor.
 
@@ -241,7 +243,7 @@ class AwaitedBoard(BoardHandle):
         from 1, names an earlier edition of a closed window.
         """
         reader = await self._reader_of(then, window, segment, edition)
-        return await reader.page(
+        page = await reader.page(
             self.name,
             limit=limit,
             offset=None if offset is None else Offset(offset),
@@ -252,13 +254,30 @@ class AwaitedBoard(BoardHandle):
             window=window,
             segment=segment,
         )
+        return await self._compared(then, reader, page)
+
+    async def _compared(
+        self, then: Compared, reader: Reader, found: Found, ranking: Ranking | None = None
+    ) -> Found:
+        """Return standings with the movement since a baseline, if one is named."""
+        baseline = {**self._then, **then}.get("baseline")
+        if baseline is None:
+            return found
+        if ranking is None:
+            assert not isinstance(found, Standing), "it does not tell its ranking"
+            ranking = found.ranking
+        return await self._wanted.there().movement.compared(reader, ranking, found, str(baseline))
 
     async def _reader_of(
-        self, then: Then, window: str | None, segment: str | None, edition: int | None = None
+        self,
+        then: Then | Compared,
+        window: str | None,
+        segment: str | None,
+        edition: int | None = None,
     ) -> Reader:
         """Return a reader of the present, a past moment, or an edition. Raises InvalidPage."""
         moment = {**self._then, **then}
-        if any(value is not None for value in moment.values()):
+        if any(moment.get(name) is not None for name in ("as_of", "at")):
             if edition is not None:
                 raise InvalidPage([FieldError("edition", "cannot be combined with as_of or at")])
             return await past_reader(self._wanted.there(), self.name, moment, window, segment)
@@ -274,11 +293,15 @@ class AwaitedBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> Standing | None:
         """Return a player's standing, also in an earlier edition; None if it is not ranked."""
         reader = await self._reader_of(then, window, segment, edition)
-        return await reader.standing(self.name, player, window=window, segment=segment)
+        found = await reader.standing(self.name, player, window=window, segment=segment)
+        if found is None:
+            return None
+        ranking = reader.where(self.name, window, segment).ranking
+        return await self._compared(then, reader, found, ranking)
 
     async def ranks(
         self,
@@ -301,7 +324,7 @@ class AwaitedBoard(BoardHandle):
         absent: str | None = None,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> list[Standing]:
         """Return a player's neighbourhood, filled up at the edges.
 
@@ -318,7 +341,7 @@ class AwaitedBoard(BoardHandle):
             window=window,
             segment=segment,
         )
-        return page.standings
+        return (await self._compared(then, reader, page)).standings
 
     async def around_rank(
         self,
@@ -327,14 +350,14 @@ class AwaitedBoard(BoardHandle):
         reach: int = NEIGHBOURS_DEFAULT,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> list[Standing]:
         """Return the standings from ``rank - reach`` to ``rank + reach``."""
         reader = await self._reader_of(then, window, segment)
         page = await reader.around_rank(
             self.name, Rank(rank), reach=reach, window=window, segment=segment
         )
-        return page.standings
+        return (await self._compared(then, reader, page)).standings
 
     async def lookup(
         self,
@@ -342,11 +365,12 @@ class AwaitedBoard(BoardHandle):
         *,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> FoundStandings:
         """Return some players' standings, best first, and the players that are not ranked."""
         reader = await self._reader_of(then, window, segment)
-        return await reader.lookup(self.name, players, window=window, segment=segment)
+        found = await reader.lookup(self.name, players, window=window, segment=segment)
+        return await self._compared(then, reader, found)
 
     async def friends(
         self,
@@ -354,11 +378,12 @@ class AwaitedBoard(BoardHandle):
         *,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
         reader = await self._reader_of(then, window, segment)
-        return await reader.friends(self.name, player, window=window, segment=segment)
+        found = await reader.friends(self.name, player, window=window, segment=segment)
+        return await self._compared(then, reader, found)
 
     async def rank_for(
         self,

@@ -35,7 +35,7 @@ from rankd.embedded.async_api import (
 )
 from rankd.embedded.corrections import BlockingBoardCorrector, BlockingRanksCorrector
 from rankd.embedded.handles import BoardHandle, BoardRef, OpenEngine, RanksHandle
-from rankd.embedded.moments import Then
+from rankd.embedded.moments import Compared, Then
 from rankd.embedded.rewards import BlockingBoardRewards
 from rankd.errors import FieldError, InvalidPage, LedgerUnavailable
 from rankd.model.facts import Position, Visibility
@@ -67,13 +67,15 @@ class AnsweredBoard(BoardHandle):
         self._reading = reading
         """Held by a read of an index in this process that runs without a coroutine."""
 
-    def _answer_at(self, then: Then) -> Answer:
+    def _answer_at(self, then: Then | Compared) -> Answer:
         """Return the function that runs reads of a moment; of the present if it is empty."""
         return self._answer_past if then else self._answer
 
     def _answer_past(self, asked: Coroutine[Any, Any, T], /) -> T:
         asked.close()
-        problem = "is awaited here: read board.past(as_of=…), or board.past(at=…)"
+        problem = (
+            "and baseline are awaited here: read board.past(as_of=…), or board.past(baseline=…)"
+        )
         raise InvalidPage([FieldError("as_of", problem)])
 
     def top(
@@ -82,7 +84,7 @@ class AnsweredBoard(BoardHandle):
         *,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> list[Standing]:
         """Return the best standings."""
         return self._answer_at(then)(self._board.top(count, window=window, segment=segment, **then))
@@ -99,7 +101,7 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> Page:
         """Return a page that begins at a rank, an offset or a cursor.
 
@@ -129,7 +131,7 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> Standing | None:
         """Return a player's standing, also in an earlier edition; None if it is not ranked."""
         reader = self._wanted.there().reader
@@ -163,7 +165,7 @@ class AnsweredBoard(BoardHandle):
         absent: str | None = None,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> list[Standing]:
         """Return a player's neighbourhood, filled up at the edges.
 
@@ -189,7 +191,7 @@ class AnsweredBoard(BoardHandle):
         reach: int = NEIGHBOURS_DEFAULT,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> list[Standing]:
         """Return the standings from ``rank - reach`` to ``rank + reach``."""
         return self._answer_at(then)(
@@ -202,7 +204,7 @@ class AnsweredBoard(BoardHandle):
         *,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> FoundStandings:
         """Return some players' standings, best first, and the players that are not ranked."""
         return self._answer_at(then)(
@@ -215,7 +217,7 @@ class AnsweredBoard(BoardHandle):
         *,
         window: str | None = None,
         segment: str | None = None,
-        **then: Unpack[Then],
+        **then: Unpack[Compared],
     ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
         return self._answer_at(then)(
@@ -297,8 +299,11 @@ class AsyncBoard(AnsweredBoard, BoardWriter):
     def __init__(self, wanted: BoardRef) -> None:
         super().__init__(wanted, at_once, nullcontext())
 
-    def past(self, **then: Unpack[Then]) -> AwaitedBoard:
-        """Return the board as it was at a position or a time; its reads are awaited."""
+    def past(self, **then: Unpack[Compared]) -> AwaitedBoard:
+        """Return the board as it was at a position or a time; its reads are awaited.
+
+        With ``baseline``, a position, a duration or a window, they tell the movement since then.
+        """
         return self._board.past(**then)
 
     async def rank_history(

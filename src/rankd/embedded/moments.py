@@ -17,6 +17,12 @@ class Then(TypedDict, total=False):
     at: str | None
 
 
+class Compared(Then, total=False):
+    """The same, and a baseline: a position, a duration as ``24h``, or a window as ``daily:-1``."""
+
+    baseline: int | str | None
+
+
 async def past_reader(
     rankd: ReadEngine,
     board: str,

@@ -107,11 +107,24 @@ class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     """On boards with decay the score as it was recorded, in smallest units."""
     at: Instant | None = None
     """On boards with decay the instant whose score it shows, in microseconds since 1970."""
+    previous_rank: int | None = None
+    """The rank at the baseline, 0 for none; None or -1 if that is not known."""
 
     @property
     def raw_score(self) -> int | Decimal | None:
         """On boards with decay the score as it was recorded; else None."""
         return None if self.raw is None else shown_score(self.raw, self.decimals)
+
+    @property
+    def rank_change(self) -> int | None:
+        """How many ranks the player has risen since the baseline; None where that is not known."""
+        before = self.previous_rank
+        return before - self.rank if before is not None and before > 0 else None
+
+    @property
+    def new(self) -> bool:
+        """Whether the player had no rank at the baseline."""
+        return self.previous_rank == 0
 
     @property
     def score(self) -> int | Decimal:
@@ -140,6 +153,8 @@ class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
         yield "total", self.total
         yield "percentile", self.percentile
         yield "metadata", self.metadata, None
+        yield "rank_change", self.rank_change, None
+        yield "new", self.new, False
         yield "as_of", self.as_of
         yield "stale", self.stale, False
 

@@ -31,7 +31,7 @@ def test_names_are_shown_whole_and_as_text(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_every_column_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    row = Row(1, "a", None, 7, None, None, {"kills": 7, "time": 90})
+    row = Row(1, "a", None, 7, None, None, columns={"kills": 7, "time": 90})
     head, line = printed([row], capsys).splitlines()
     assert head.split() == ["rank", "player", "kills", "time"]
     assert line.split() == ["1", "a", "7", "90"]

@@ -6,7 +6,7 @@ and learns that it has come so far from the double itself.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, overload
@@ -423,12 +423,24 @@ def kept_in(folder: Path) -> Build:
     return build
 
 
-def engine(
-    ledger: Ledger, clock: Clock | None = None, build: Build = bare, **settings: Any
-) -> AbstractAsyncContextManager[Engine]:
-    """Return a running engine on these parts."""
+@asynccontextmanager
+async def engine(
+    ledger: Ledger,
+    clock: Clock | None = None,
+    build: Build = bare,
+    *,
+    movement_entries: int = 0,
+    **settings: Any,
+) -> AsyncIterator[Engine]:
+    """Run an engine on these parts.
+
+    Without movement, which becomes known in the background, in the midst of a comparison.
+    """
     clock = clock or SetClock()
-    return running(ledger=ledger, build=build, clock=clock, reading=nullcontext(), **settings)
+    parts: dict[str, Any] = {"build": build, "clock": clock, "reading": nullcontext(), **settings}
+    async with running(ledger=ledger, **parts) as rankd:
+        rankd.movement.grant(movement_entries)
+        yield rankd
 
 
 async def facts_of(ledger: Ledger) -> Sequence[Recorded]:
