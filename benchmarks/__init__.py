@@ -13,6 +13,7 @@ in the test suite asserts a time.
         rank_list_tables.py, rank_list_plot.py     what is shown
     embedded.py     how many durable submissions, and how many ranks, does one thread get?
     start.py        how long until an engine answers, from a snapshot and from its ledger?
+    archives.py     what do sealed windows cost, in time and in memory?
     closing.py      does anybody wait when a large window closes, or is dropped?
     integrity.py    what does it cost to take cheats out: a player, a build, a ban?
     attributes.py   what do attributes cost, and does a large batch keep readers waiting?

@@ -7,6 +7,7 @@ from pathlib import Path
 
 try:
     from benchmarks import (
+        archives,
         attributes,
         clients,
         closing,
@@ -34,6 +35,7 @@ _RESULTS = Path(__file__).with_name("results")
 OTHERS = {
     embedded.NAME: (embedded.run, 1_000_000),
     start.NAME: (start.run, 10_000_000),
+    archives.NAME: (archives.run, 10_000_000),
     closing.NAME: (closing.run, 10_000_000),
     integrity.NAME: (integrity.run, 10_000_000),
     attributes.NAME: (attributes.run, 1),

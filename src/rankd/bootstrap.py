@@ -1,22 +1,27 @@
 """Build an engine from settings. The only module that knows both the core and the adapters."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
+    closing,
+    contextmanager,
 )
 from dataclasses import dataclass, replace
-from os import PathLike
+from os import PathLike, getpid
 from pathlib import Path
 from shlex import quote
+from shutil import rmtree
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from rankd.adapters.http_sender import HttpSender
+from rankd.adapters.memory.archive_store import ArchiveStore
 from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.index_archives import IndexArchives
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
@@ -57,6 +62,12 @@ if TYPE_CHECKING:
     from rankd.adapters.postgres import PostgresLedger
     from rankd.analytics.archive import ArchiveResult
 
+ARCHIVES = "archives"
+"""The folder of the archives of sealed windows, in that of the saved index."""
+
+FOLLOWERS = "archives-of-workers"
+"""Beside it, a folder for each process that follows the ledger: links to the same files."""
+
 INDEX = "index"
 """The folder of the saved index, beside the ledger. If removed, it is folded again."""
 
@@ -74,12 +85,14 @@ COPY_SILENCE_SECONDS = 60.0
 Folder = str | PathLike[str]
 
 
-def building(saved: Path | None) -> Build:
+def building(saved: Path | None, archives: ArchiveStore | None = None) -> Build:
     """Return a function that makes an empty native index, saved in a folder if one is given."""
+    store = archives or ArchiveStore()
 
     def build() -> IndexHome:
-        index = NativeIndex()
-        return IndexHome(index, None if saved is None else SnapshotFolder(saved, index))
+        index = NativeIndex(archives=store)
+        snapshots = None if saved is None else SnapshotFolder(saved, index)
+        return IndexHome(index, snapshots, IndexArchives(index))
 
     return build
 
@@ -210,7 +223,8 @@ async def followed(
             assert place.folder is not None, "a ledger in memory is followed by nobody"
             opening = alone(place.folder) if unwritten else ReadOnlyLedger.open(place.folder)
             ledger = await stack.enter_async_context(opening)
-        build = building(place.saved)
+        archives = stack.enter_context(_follower_archives(place.saved, links=not unwritten))
+        build = building(place.saved, archives)
         follower = await stack.enter_async_context(
             following(
                 ledger=ledger,
@@ -223,6 +237,31 @@ async def followed(
         )
         follower.grant(place.past, place.movement_entries_max)
         yield follower, ledger
+
+
+@contextmanager
+def _own_archives(saved: Path | None) -> Iterator[ArchiveStore]:
+    """Open the archives of the process that writes, and remove those that workers left."""
+    folder = None if saved is None else saved / ARCHIVES
+    if saved is not None:
+        rmtree(saved / FOLLOWERS, ignore_errors=True)
+    with closing(ArchiveStore(folder, own=folder)) as store:
+        yield store
+
+
+@contextmanager
+def _follower_archives(saved: Path | None, *, links: bool) -> Iterator[ArchiveStore]:
+    """Open the archives of a process that follows the ledger; with links in a folder of its own."""
+    if saved is None or not links:
+        with closing(ArchiveStore(None if saved is None else saved / ARCHIVES)) as store:
+            yield store
+        return
+    own = saved / FOLLOWERS / str(getpid())
+    try:
+        with closing(ArchiveStore(saved / ARCHIVES, own=own)) as store:
+            yield store
+    finally:
+        rmtree(own, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +311,12 @@ async def engine(
         spool = None
         if place.spool and place.folder is not None:
             spool = await stack.enter_async_context(SpoolFile.open(place.folder / SPOOL))
+        saved = None if shared else place.saved
+        archives = stack.enter_context(_own_archives(saved))
         rankd = await stack.enter_async_context(
             running(
                 ledger=ledger,
-                build=building(None if shared else place.saved),
+                build=building(saved, archives),
                 clock=clock,
                 reading=reading,
                 tell=tell,
@@ -401,8 +442,10 @@ async def verify_folder(folder: Path, tell: Callable[[Progress], None]) -> Verif
         async for progress in ledger.verify():
             tell(progress)
         if closed:
-            async for progress in verify_saved(ledger, building(folder / INDEX), tell):
-                tell(progress)
+            saved = folder / INDEX
+            with closing(ArchiveStore(saved / ARCHIVES)) as archives:
+                async for progress in verify_saved(ledger, building(saved, archives), tell):
+                    tell(progress)
     return VerifyResult(position, compared=closed)
 
 
@@ -444,9 +487,10 @@ async def archive(
             ledger = await stack.enter_async_context(alone(config.folder))
         else:
             ledger = await stack.enter_async_context(_postgres(config, Supervisor()))
-        home, projector = await restored(ledger, building(state), tell)
+        build = building(state, stack.enter_context(_own_archives(state)))
+        home, projector = await restored(ledger, build, tell)
         if projector.checkpoint > files.position():
-            home = building(state)()
+            home = build()
             projector = folded(ledger, home)
         result = await write_archive(ledger, OutcomeFold(ledger, projector), files, tell)
         if result.facts:

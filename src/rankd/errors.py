@@ -72,6 +72,7 @@ RankdError
 │   ├── IndexUnavailable
 │   │   └── NotKept
 │   ├── ArchiveUnavailable
+│   ├── WindowArchiveDamaged
 │   └── IndexForgot
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
@@ -787,6 +788,16 @@ class IndexUnavailable(Unavailable):
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
+        self.problem = problem
+
+
+class WindowArchiveDamaged(Unavailable):
+    """An archive file of a sealed window is damaged or missing. It is rebuilt from the ledger."""
+
+    code = "window_archive_damaged"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"an archive file of a sealed window cannot be read: {problem}")
         self.problem = problem
 
 

@@ -5,13 +5,15 @@ repeating an old apply as a restarted projector would; open, drop, stage and ado
 while all of that goes on between any two steps of the save, and go on with what was loaded; and
 compare every answer after every step. Few players, few keys and few rankings,
 so that ties, repeats and returning players are the rule. Bounds are made small, so that dropped
-rankings wait and small batches are put together, as large ones are.
+rankings wait and small batches are put together, as large ones are. Rankings are archived, changed
+there, archived anew and loaded again.
 """
 
 import asyncio
 import random
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from itertools import islice
 from pathlib import Path
@@ -31,12 +33,21 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rankd.adapters.memory import (
+    archive_format,
+    archive_store,
+    archived_ranking,
+    index_archives,
+    snapshot_folder,
+    snapshot_save,
+)
 from rankd.adapters.memory import index as module
-from rankd.adapters.memory import snapshot_folder, snapshot_save
+from rankd.adapters.memory.archive_store import ArchiveStore
 from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.index_archives import IndexArchives
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.model.facts import Position
-from rankd.model.standing import Rank
+from rankd.model.standing import Rank, TieRule
 from rankd.ports import DRAFT, EntryRange, Move, Moved, Placed, Ranked, Ranking, RankingShape
 from rankd.rank import oracle
 
@@ -120,17 +131,31 @@ class Model:
         self.entries[name] = self.entries.pop(draft)
 
 
+def shown_ranks(keys: Sequence[bytes], ties: TieRule) -> list[int]:
+    """Return the ranks of the entries of a ranking, where equal scores share one."""
+    scores = [key[:-8] for key in keys]
+    places = scores if ties is TieRule.STANDARD else sorted(set(scores))
+    return [places.index(score) + 1 for score in scores]
+
+
 class RankIndexMachine(RuleBasedStateMachine):
     make: Mapping[str, Any]
 
     @initialize()
     def begin(self) -> None:
-        self.index = NativeIndex(**self.make)
+        self.folder = tempfile.TemporaryDirectory()
+        self.archives = self.make_archives(Path(self.folder.name))
+        self.index = NativeIndex(**self.make, archives=self.archives)
         self.model = Model()
         self.history: list[tuple[Sequence[Move], dict[str, Any]]] = []
         self.loop = asyncio.new_event_loop()
 
+    def make_archives(self, folder: Path) -> ArchiveStore:
+        return ArchiveStore(folder, own=folder)
+
     def teardown(self) -> None:
+        self.archives.close()
+        self.folder.cleanup()
         self.loop.close()
 
     # -- applies --
@@ -284,7 +309,7 @@ class RankIndexMachine(RuleBasedStateMachine):
             for _ in self._steps(folder.save(notes)):
                 if dice.random() < busy:
                     self._disturb(dice)
-            loaded = NativeIndex(**self.make)
+            loaded = NativeIndex(**self.make, archives=self.archives)
             again = self.loop.run_until_complete(
                 SnapshotFolder(Path(name), loaded).load(lambda _: None)
             )
@@ -323,7 +348,11 @@ class RankIndexMachine(RuleBasedStateMachine):
         )
         seed, leaving = dice.randrange(2**32), dice.choice([0.0, 0.2, 0.9])
         staged = [draft for draft in DRAFTS if draft in self.model.shapes]
-        match dice.randrange(6):
+        match dice.randrange(8):
+            case 6:
+                self.archive(ranking)
+            case 7:
+                self.renew(all_removed=dice.random() < 0.5)
             case 0:
                 self.open(ranking, shape)
             case 1:
@@ -356,6 +385,30 @@ class RankIndexMachine(RuleBasedStateMachine):
             move = Move(ranking, player, key, b"something else")
             now(other.apply([move], after=Position(1), through=Position(2)))
             assert other.digest() != self.index.digest()
+
+    # -- archives --
+
+    @rule(ranking=st.sampled_from(RANKINGS))
+    def archive(self, ranking: Ranking) -> None:
+        """It reads and moves as before."""
+        archiving = IndexArchives(self.index).archive(
+            ranking, reading=nullcontext(), wanted=lambda: True
+        )
+        here = ranking in self.index.state.rankings
+        assert self.loop.run_until_complete(archiving) is here
+        assert (ranking in self.index.state.archived) is (ranking in self.model.shapes)
+
+    @rule(all_removed=st.booleans())
+    def renew(self, all_removed: bool) -> None:
+        renewing = IndexArchives(self.index).renew(reading=nullcontext(), all_removed=all_removed)
+        self.loop.run_until_complete(renewing)
+
+    @precondition(lambda self: self.index.state.archived)
+    @rule(data=st.data())
+    def load(self, data: st.DataObject) -> None:
+        """As a window that is opened again."""
+        archived = sorted(self.index.state.archived, key=str)
+        self.index.load_archived(data.draw(st.sampled_from(archived)))
 
     # -- answers --
 
@@ -391,6 +444,24 @@ class RankIndexMachine(RuleBasedStateMachine):
                 )
         if ranking in self.model.shapes:
             self._compare_counts(ranking)
+            self._compare_columns(ranking, everybody)
+
+    def _compare_columns(self, ranking: Ranking, everybody: list[str]) -> None:
+        """The reads of most requests, from every rank on, and the ranks that boards show."""
+        seek = self.index.finder(ranking)
+        assert seek is not None
+        order, entries = self.model.order(ranking), self.model.entries[ranking]
+        expected = [self.model.rank(ranking, player) or 0 for player in everybody]
+        assert list(seek(everybody).ranks) == expected
+        for first in range(1, len(order) + 2):
+            page = self.index.read_now(ranking, first=Rank(first), limit=2)
+            assert list(page.players) == order[first - 1 : first + 1]
+        ties = [TieRule.ORDINAL, TieRule.STANDARD]
+        for rule_for_ties in [*ties, TieRule.DENSE] if self.model.shapes[ranking].dense else ties:
+            if rule_for_ties is not TieRule.ORDINAL:
+                shown = self.index.ranker(ranking, rule_for_ties)
+                keys = [entries[player][0] for player in order]
+                assert list(shown(b"".join(keys))) == shown_ranks(keys, rule_for_ties)
 
     def _compare_counts(self, ranking: Ranking) -> None:
         shape, entries = self.model.shapes[ranking], self.model.entries[ranking]
@@ -452,6 +523,10 @@ def test_an_index_agrees_with_a_dictionary_and_sorted(
             snapshot_save, STEP_ENTRIES=3, STEP_TOUCHES=2, RANKING_ENTRIES=1, LAST_TOUCHES_MAX=1
         ),
         mock.patch.object(snapshot_folder, "PUT_TOGETHER", 2),
+        mock.patch.object(archive_format, "BLOCK_ENTRIES", 2),
+        mock.patch.object(archived_ranking, "BLOCK_ENTRIES", 2),
+        mock.patch.multiple(index_archives, SLICE_ENTRIES=4, CHANGES_MAX=2, CHANGES_SHARE=8),
+        mock.patch.multiple(archive_store, IN_MEMORY_BYTES_MAX=150, FILES_OPEN_MAX=1),
         mock.patch("os.fsync"),  # No power fails here, and the disk is slow.
     ):
         run_state_machine_as_test(machine, settings=settings(stateful_step_count=20))

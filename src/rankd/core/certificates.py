@@ -11,7 +11,7 @@ import msgspec
 
 from rankd.core.board_state import BoardState, SealedWindow
 from rankd.core.reader import Reader
-from rankd.core.recovery import Build, IndexHome, folded
+from rankd.core.recovery import Build, folded
 from rankd.core.settlement import rewards_digest_of
 from rankd.core.window_control import count_submissions, digest_of
 from rankd.errors import CertificateDiffers, FieldError, InvalidRequest, NotSettled
@@ -93,7 +93,7 @@ async def check_certificate(
     link = await ledger.link_at(last)
     if link is None or link.hex() != certificate.chain:
         raise CertificateDiffers(("chain",))
-    shadow = folded(ledger, IndexHome(build().index, None))
+    shadow = folded(ledger, build().apart())
     await shadow.catch_up(through=last, tell=tell)
     page = shadow.state.boards.get(certificate.board)
     sealed = None if page is None else page.sealed.get(certificate.window)

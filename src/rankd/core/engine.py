@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from rankd.core.board_rebuild import BoardRebuild, days_of
+from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.board_state import BoardState
 from rankd.core.corrections import PlayerState
 from rankd.core.corrector import Corrector
@@ -48,7 +48,6 @@ from rankd.core.rewards import (
     RewardPage,
     list_rewards,
 )
-from rankd.core.rolling_windows import RollingPreparer
 from rankd.core.rule_past import RulePast
 from rankd.core.rule_preview import RuleReplay, RulesPreview
 from rankd.core.runs import Runs
@@ -56,6 +55,7 @@ from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
 from rankd.core.verifiers import VerifierLoop
 from rankd.core.webhook_delivery import EventCallbacks, WebhookDelivery
+from rankd.core.window_archiver import WindowArchiver
 from rankd.core.window_control import WindowControl, WindowRequest, WindowResult
 from rankd.core.window_schedule import windows_at
 from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
@@ -200,8 +200,12 @@ class Engine(ReadEngine):
     ) -> None:
         super().__init__(writer.projector, clock, ledger, lambda: build().index)
         self.sealer = WindowSealer(writer, self.clock)
-        self.rolling = RollingPreparer(ledger, writer)
-        self.snapshotter = Snapshotter(writer, lambda: self._home.snapshots, saved)
+        self.archiver = WindowArchiver(
+            lambda: self._home.archives, lambda: self.state, reading=reading, repair=self.rebuild
+        )
+        self.snapshotter = Snapshotter(
+            writer, lambda: self._home.snapshots, saved, lambda: self._home.archives, self.archiver
+        )
         self.ledger_watches: Sequence[LedgerWatch] = ()
         """The loops that learn whether a ledger on a server can be reached."""
         self._ledger = ledger
@@ -501,14 +505,7 @@ class Engine(ReadEngine):
 
     def _draft(self, page: BoardState, board: Board) -> BoardRebuild:
         projector = self._writer.projector
-        return BoardRebuild(
-            self._ledger,
-            projector.index,
-            page,
-            board,
-            state=projector.state,
-            rolling=days_of(page.board, board, self._writer.now()),
-        )
+        return BoardRebuild(self._ledger, projector.index, page, board, state=projector.state)
 
     async def retire(
         self, name: str, *, actor: str | None = None, reason: str | None = None
@@ -916,7 +913,7 @@ class Engine(ReadEngine):
         await self._own(self._replace(home, shadow))
 
     def _build_bare(self) -> IndexHome:
-        return IndexHome(self._build().index, None)
+        return self._build().apart()
 
     async def _replace(self, home: IndexHome, shadow: Projector) -> None:
         async with self._writer.turn():
@@ -1000,7 +997,7 @@ def _refuse_other(board: Board, known: Board) -> None:
 async def verify_saved(ledger: LedgerReader, build: Build, tell: Tell) -> AsyncIterator[Progress]:
     """Compare the saved index of a ledger that is closed with its facts. Raises IndexDiffers."""
     found = IdleProjector((await recover(ledger, build, tell)).projector)
-    shadow = folded(ledger, IndexHome(build().index, None))
+    shadow = folded(ledger, build().apart())
     async for progress in fold_shadow(shadow, found):
         yield progress
     async for progress in compare(shadow, found):

@@ -13,9 +13,9 @@ from typing import Any
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.core.read_engine import ReadEngine
 from rankd.core.recovery import Build, IndexHome, recover
-from rankd.core.rolling_windows import RollingDrafts
 from rankd.core.steady_clock import LASTING_SECONDS, ClockMonitor, SteadyClock
 from rankd.core.supervisor import Supervisor
+from rankd.core.window_archiver import WindowArchiver
 from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
 from rankd.model.facts import Position, Recorded
 from rankd.ports import NOTHING_HELD, Clock, LedgerReader, Progress, Snapshots
@@ -25,6 +25,9 @@ LOOK_SECONDS = 0.05
 
 BEHIND_SECONDS_MAX = 1.0
 """Time to fold a position that the writer has told of; then the index counts as behind."""
+
+ARCHIVE_PATIENCE_SECONDS = 15.0
+"""Time for the process that writes to archive a window: then its file need not be written twice."""
 
 _log = logging.getLogger(__name__)
 
@@ -226,9 +229,8 @@ class ReadOnlySnapshots(Snapshots):
 def _reading(build: Build) -> Build:
     def built() -> IndexHome:
         home = build()
-        return IndexHome(
-            home.index, None if home.snapshots is None else ReadOnlySnapshots(home.snapshots)
-        )
+        snapshots = None if home.snapshots is None else ReadOnlySnapshots(home.snapshots)
+        return IndexHome(home.index, snapshots, home.archives)
 
     return built
 
@@ -250,13 +252,14 @@ async def following(
     follower.supervisor = supervisor or Supervisor()
     monitor = ClockMonitor(steady, ledger, lambda: follower.ledger_time)
     await monitor.look()
+    archiver = WindowArchiver(
+        lambda: found.home.archives, lambda: follower.state, patience=ARCHIVE_PATIENCE_SECONDS
+    )
     tasks = [
         follower.supervisor.start("follower", follower.run),
         follower.supervisor.start("clock", monitor.run),
         follower.supervisor.start("movement", follower.movement.run),
-        follower.supervisor.start(
-            "rolling_windows", RollingDrafts(ledger, lambda: follower.projector).run
-        ),
+        follower.supervisor.start("window_archiver", archiver.run),
     ]
     try:
         yield follower

@@ -12,6 +12,7 @@ from rankd.core.board_state import BoardState, SealedWindow, exact_id
 from rankd.core.projector import Tell
 from rankd.core.reader import Reader
 from rankd.core.state_codec import VERSION, Heading, take_notes
+from rankd.core.window_archiver import WindowArchiver
 from rankd.core.writer import Writer
 from rankd.errors import (
     IndexUnavailable,
@@ -26,6 +27,7 @@ from rankd.model.standing import PAGE_LIMIT_MAX, Rank
 from rankd.ports import (
     Archive,
     Clock,
+    RankingArchives,
     ReopenableLedger,
     SealedName,
     SealedRow,
@@ -44,6 +46,9 @@ SAVE_EVERY_FACTS = 1_000_000
 SAVED_PER_FACT_MAX = 10
 """Entries that are saved for each new fact, at most: a larger index is saved less often. A start
 then folds the facts behind the save in about the time that it takes to load the entries."""
+
+SAVE_FOR_ARCHIVES_SECONDS = 600.0
+"""How soon the index is saved again to let go of archives that are needed no longer."""
 
 RETRY_SECONDS = 0.1
 """How soon a ledger is tried again that could not be read."""
@@ -112,24 +117,34 @@ class Snapshotter:
     """Saves the index beside everything else that goes on."""
 
     def __init__(
-        self, writer: Writer, snapshots: Callable[[], Snapshots | None], saved: Position
+        self,
+        writer: Writer,
+        snapshots: Callable[[], Snapshots | None],
+        saved: Position,
+        archives: Callable[[], RankingArchives | None],
+        archiver: WindowArchiver,
     ) -> None:
         self.saved = saved
         """The checkpoint of the last snapshot."""
         self._writer = writer
         self._snapshots = snapshots
+        self._archives = archives
+        self._archiver = archiver
         self._saving = asyncio.Lock()
         self._entries = 0
         """How many players and entries the last save wrote."""
 
     async def run(self) -> None:
         """Save now and then until the engine stops."""
-        tried = self.saved
+        tried, loop = self.saved, asyncio.get_running_loop()
+        tried_at = loop.time()
         while True:
             await asyncio.sleep(SLEEP_SECONDS_MAX)
             head = self._writer.projector.checkpoint
-            if head - max(tried, self.saved) >= self._due_after or self.outdated_at > tried:
-                tried = head  # If it fails, not again at once.
+            many = head - max(tried, self.saved) >= self._due_after
+            waste = self._wastes_archives and loop.time() - tried_at >= SAVE_FOR_ARCHIVES_SECONDS
+            if many or waste or self.outdated_at > tried:
+                tried, tried_at = head, loop.time()  # If it fails, not again at once.
                 try:
                     await self.save()
                 except (RankdError, OSError) as exc:
@@ -139,6 +154,12 @@ class Snapshotter:
     def _due_after(self) -> int:
         """How many facts behind the last save the next one is due."""
         return max(SAVE_EVERY_FACTS, self._entries // SAVED_PER_FACT_MAX)
+
+    @property
+    def _wastes_archives(self) -> bool:
+        """Whether the last save keeps archives on the disk that are needed no longer."""
+        archives = self._archives()
+        return archives is not None and archives.outdated
 
     @property
     def outdated_at(self) -> Position:
@@ -157,6 +178,8 @@ class Snapshotter:
             snapshots = self._snapshots()
             if snapshots is None:
                 return self.saved
+            if self.outdated_at:
+                await self._archiver.scrub()
             taken: list[Heading] = []
 
             def notes() -> Iterable[bytes]:

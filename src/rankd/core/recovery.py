@@ -21,10 +21,19 @@ from rankd.core.projector import Projector, Tell
 from rankd.core.receipts import ReceiptBuffer
 from rankd.core.state import State
 from rankd.core.state_codec import VERSION, DecodedState, Heading, read_notes, take_notes
+from rankd.core.window_archiver import WindowArchiver
 from rankd.errors import IndexDiffers, IndexForgot, IndexUnavailable, SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import LedgerReader, Placed, Progress, RankIndex, Ranking, Snapshots
+from rankd.ports import (
+    LedgerReader,
+    Placed,
+    Progress,
+    RankIndex,
+    Ranking,
+    RankingArchives,
+    Snapshots,
+)
 
 NOTHING_LINKED = b""
 """The link of the hash chain of an empty ledger."""
@@ -41,6 +50,13 @@ class IndexHome:
 
     index: RankIndex
     snapshots: Snapshots | None
+    archives: RankingArchives | None = None
+
+    def apart(self) -> "IndexHome":
+        """Return the empty index as one to compare another with: nothing of it is stored."""
+        if self.archives is not None:
+            self.archives.keep_apart()
+        return IndexHome(self.index, None, self.archives)
 
 
 Build = Callable[[], IndexHome]
@@ -94,13 +110,15 @@ async def restored(ledger: LedgerReader, build: Build, tell: Tell) -> tuple[Inde
 def _resumed(ledger: LedgerReader, home: IndexHome, noted: DecodedState) -> Projector:
     """Return a projector at the position of a saved index."""
     heading = noted.heading
-    return Projector(
+    projector = Projector(
         ledger=ledger,
         index=home.index,
         state=noted.state,
         checkpoint=heading.checkpoint,
         at=heading.at,
     )
+    _tidy(projector, home)
+    return projector
 
 
 async def save(ledger: LedgerReader, home: IndexHome, projector: Projector) -> None:
@@ -116,7 +134,15 @@ async def save(ledger: LedgerReader, home: IndexHome, projector: Projector) -> N
 
 def folded(ledger: LedgerReader, home: IndexHome) -> Projector:
     """Return a projector that knows nothing yet."""
-    return Projector(ledger=ledger, index=home.index, state=State())
+    projector = Projector(ledger=ledger, index=home.index, state=State())
+    _tidy(projector, home)
+    return projector
+
+
+def _tidy(projector: Projector, home: IndexHome) -> None:
+    """Let the windows that a long fold seals leave memory."""
+    archiver = WindowArchiver(lambda: home.archives, lambda: projector.state)
+    projector.tidy = archiver.tidy
 
 
 async def find_entrants(state: State, index: RankIndex) -> None:

@@ -1,7 +1,7 @@
 """The ports of copies that spare a fold: an index with its state, the state alone, standings."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from rankd.model.facts import Position
@@ -153,6 +153,53 @@ class Snapshots(Protocol):
 
     async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes] | None:
         """Fill the empty index from the save and return the state's frames; None without a save."""
+
+
+class RankingArchives(Protocol):
+    """Rankings of sealed windows outside memory: their entries are read from archives, in parts.
+
+    1. An archived ranking reads and moves as one in memory does, and its digest is equal.
+    2. Archiving runs beside reads and applies, and delays neither by more than 50 ms.
+    3. An interrupted call leaves the ranking as it was, in memory or in the archive before.
+    4. Damage is detected and never read: WindowArchiveDamaged.
+    """
+
+    def in_memory(self) -> Sequence[Ranking]:
+        """Return the rankings whose entries are in memory, without drafts."""
+
+    async def archive(
+        self,
+        ranking: Ranking,
+        *,
+        reading: AbstractContextManager[Any],
+        wanted: Callable[[], bool],
+    ) -> bool:
+        """Archive a ranking, if it is still ``wanted`` in the end; return whether it was done.
+
+        Not if it changed meanwhile. ``reading`` is held while reads must not run.
+        """
+
+    async def renew(
+        self, *, reading: AbstractContextManager[Any], all_removed: bool = False
+    ) -> None:
+        """Write archives with many changes anew; with ``all_removed`` all that lost entries."""
+
+    async def sweep(self) -> None:
+        """Remove archives that neither the saved index nor this process needs."""
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the saved index names archives that this process needs no longer."""
+
+    @property
+    def damage(self) -> str | None:
+        """Which archive is damaged, and how; None while all that were read are sound."""
+
+    def forget_damage(self) -> None:
+        """Forget the damage: the index was made anew."""
+
+    def keep_apart(self) -> None:
+        """Use no archives but one's own, in memory: this index is to be compared with another."""
 
 
 COPIES_KEPT = 3

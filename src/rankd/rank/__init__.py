@@ -12,21 +12,42 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rankd.rank._ranklist import ID_BYTES_MAX, NO_PLAYER, PlayerTable, RankList
+    from rankd.rank._ranklist import (
+        ID_BYTES_MAX,
+        NO_PLAYER,
+        PlayerTable,
+        RankList,
+        fill_lookup,
+        lookup_hash,
+    )
 
     NATIVE: bool
 elif os.environ.get("RANKD_PURE", "") not in ("", "0"):
     NATIVE = False
 else:
     try:
-        from rankd.rank._ranklist import ID_BYTES_MAX, NO_PLAYER, PlayerTable, RankList
+        from rankd.rank._ranklist import (
+            ID_BYTES_MAX,
+            NO_PLAYER,
+            PlayerTable,
+            RankList,
+            fill_lookup,
+            lookup_hash,
+        )
 
         NATIVE = True
     except ImportError:
         NATIVE = False
 
 if not TYPE_CHECKING and not NATIVE:
-    from rankd.rank.oracle import ID_BYTES_MAX, NO_PLAYER, PlayerTable, RankList
+    from rankd.rank.oracle import (
+        ID_BYTES_MAX,
+        NO_PLAYER,
+        PlayerTable,
+        RankList,
+        fill_lookup,
+        lookup_hash,
+    )
 
     warnings.warn(
         "rankd runs without its native rank list: every update costs time in proportion to the "
@@ -35,4 +56,12 @@ if not TYPE_CHECKING and not NATIVE:
         stacklevel=2,
     )
 
-__all__ = ["ID_BYTES_MAX", "NATIVE", "NO_PLAYER", "PlayerTable", "RankList"]
+__all__ = [
+    "ID_BYTES_MAX",
+    "NATIVE",
+    "NO_PLAYER",
+    "PlayerTable",
+    "RankList",
+    "fill_lookup",
+    "lookup_hash",
+]

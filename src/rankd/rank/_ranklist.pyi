@@ -37,6 +37,14 @@ def allocations() -> int:
 def bytes_in_use() -> int:
     """Bytes that all lists and tables of this process hold. For tests."""
 
+def lookup_hash(seed: int, id: Buffer) -> int:
+    """Return the 64-bit hash of an id in a lookup table; the same on every machine."""
+
+def fill_lookup(
+    slots: Buffer, row_bits: int, seed: int, first_row: int, text: Buffer, lengths: Buffer
+) -> None:
+    """Put ids that lie end to end into the slots of lookup.h, from a row on."""
+
 class PlayerTable:
     """Every player id once, as a 32-bit number. Same behaviour as ``oracle.PlayerTable``, in C."""
 
@@ -69,6 +77,9 @@ class PlayerTable:
 
     def ids_of(self, numbers: Buffer) -> list[str]:
         """Return the ids that have these numbers."""
+
+    def pack_ids(self, numbers: Buffer) -> tuple[bytes, array[int]]:
+        """Return the ids that have these numbers, end to end, and the length of each."""
 
     def remove(self, number: int) -> None:
         """Forget an id; its number may be given out again. KeyError if none has it. O(1).
@@ -171,6 +182,10 @@ class RankList:
 
         It is quicker if one tells how many entries to expect; a wrong guess does no harm.
         """
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with every change."""
 
     @property
     def bytes_used(self) -> int:

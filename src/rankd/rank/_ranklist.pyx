@@ -15,7 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stddef cimport size_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 
 cdef extern from "memory.h" nogil:
@@ -97,6 +97,12 @@ cdef extern from "ranklist.h" nogil:
     size_t rk_list_bytes(const rk_list *list)
     const char *rk_list_check(const rk_list *list)
 
+cdef extern from "lookup.h" nogil:
+    uint64_t rk_lookup_hash(uint64_t seed, const uint8_t *id, size_t length)
+    void rk_lookup_fill(uint32_t *slots, uint64_t slot_count, uint32_t row_bits, uint64_t seed,
+                        uint32_t first_row, uint64_t count, const uint8_t *text,
+                        const uint16_t *lengths)
+
 cdef extern from "judge.h" nogil:
     ctypedef enum rk_rule:
         RK_BEST
@@ -138,6 +144,7 @@ NO_PLAYER = RK_NOBODY
 ID_BYTES_MAX = RK_ID_BYTES_MAX
 
 cdef column _NUMBERS = array("I")
+cdef column _LENGTHS = array("H")
 cdef column _SCORES = array("q")
 assert _NUMBERS.itemsize == 4 and _SCORES.itemsize == 8
 
@@ -171,6 +178,28 @@ cdef int _raise(rk_status status, str what) except -1:
     if status == RK_FULL:
         raise OverflowError("all player numbers are taken")
     raise AssertionError(f"unexpected status {<int>status} {what}")
+
+
+# ---- Lookup tables -----------------------------------------------------------------------------
+
+def lookup_hash(uint64_t seed, const uint8_t[::1] id not None):
+    return rk_lookup_hash(seed, &id[0] if id.shape[0] else NULL, id.shape[0])
+
+
+def fill_lookup(uint32_t[::1] slots not None, uint32_t row_bits, uint64_t seed, first_row,
+                const uint8_t[::1] text not None, const uint16_t[::1] lengths not None):
+    cdef Py_ssize_t i, total = 0, count = lengths.shape[0]
+    for i in range(count):
+        total += lengths[i]
+    if total != text.shape[0]:
+        raise ValueError(f"the lengths add up to {total}, the text has {text.shape[0]} bytes")
+    if not 1 <= row_bits <= 32 or not 0 <= first_row <= first_row + count < 1 << row_bits:
+        raise ValueError(f"{count} rows from {first_row} on do not fit in {row_bits} bits")
+    if first_row + count >= slots.shape[0]:
+        raise ValueError("each id needs a slot, and one stays empty")
+    if count:
+        rk_lookup_fill(&slots[0], slots.shape[0], row_bits, seed, first_row, count, &text[0],
+                       &lengths[0])
 
 
 # ---- Player table ------------------------------------------------------------------------------
@@ -301,6 +330,28 @@ cdef class PlayerTable:
             text = rk_players_id(&self._players, numbers[i], &length)
             ids.append(PyUnicode_DecodeUTF8(text, length, NULL))
         return ids
+
+    def pack_ids(self, const uint32_t[::1] numbers not None):
+        cdef size_t length, total = 0
+        cdef const char *text
+        cdef Py_ssize_t i, warm = 0, count = numbers.shape[0]
+        cdef column sizes = clone(_LENGTHS, count, zero=False)
+        for i in range(count):
+            if i == warm:
+                warm = min(i + 64, count)
+                rk_players_warm(&self._players, warm - i, &numbers[i])
+            if not rk_players_has(&self._players, numbers[i]):
+                raise KeyError(numbers[i])
+            rk_players_id(&self._players, numbers[i], &length)
+            sizes.data.as_ushorts[i] = <uint16_t>length
+            total += length
+        packed = PyBytes_FromStringAndSize(NULL, total)
+        cdef char *into = PyBytes_AS_STRING(packed)
+        for i in range(count):
+            text = rk_players_id(&self._players, numbers[i], &length)
+            memcpy(into, text, length)
+            into += length
+        return packed, sizes
 
     def remove(self, number):
         if number not in self:
@@ -637,6 +688,10 @@ cdef class RankList:
         if status != RK_OK:
             _raise(status, "for a bulk load")
         return 0
+
+    @property
+    def changes(self):
+        return self._changes
 
     @property
     def bytes_used(self):

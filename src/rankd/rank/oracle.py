@@ -37,6 +37,7 @@ ID_BYTES_MAX = 256
 _COUNTED, _NOT_BETTER, _OUT_OF_BOUNDS, _OVERFLOW = range(4)
 _SCORE_MIN, _SCORE_MAX = -(2**63), 2**63 - 1
 _WORD_MAX = 2**64 - 1
+SLOT_EMPTY = 2**32 - 1
 
 
 def _encoded(id: str) -> bytes:
@@ -54,6 +55,39 @@ def _unpacked(text: "Buffer", lengths: "Iterable[int]") -> "list[str]":
     if at != len(raw):
         raise ValueError(f"the lengths add up to {at}, the text has {len(raw)} bytes")
     return ids
+
+
+def _mixed(a: int, b: int) -> int:
+    product = a * b
+    return (product & _WORD_MAX) ^ (product >> 64)
+
+
+def lookup_hash(seed: int, id: "Buffer") -> int:
+    """Return the 64-bit hash of an id in a lookup table; the same on every machine."""
+    text = bytes(id)
+    state = seed ^ (len(text) * 0x9E3779B97F4A7C15 & _WORD_MAX)
+    whole = len(text) // 8 * 8
+    for at in range(0, whole, 8):
+        word = int.from_bytes(text[at : at + 8], "little")
+        state = _mixed(state ^ word, 0xE7037ED1A0B428DB ^ seed)
+    return _mixed(state ^ int.from_bytes(text[whole:], "little"), 0x8EBC6AF09C88C6E3)
+
+
+def fill_lookup(
+    slots: "Buffer", row_bits: int, seed: int, first_row: int, text: "Buffer", lengths: "Buffer"
+) -> None:
+    """Put ids that lie end to end into the slots of lookup.h, from a row on."""
+    ids, view = _unpacked(text, memoryview(lengths)), memoryview(slots)
+    if not 1 <= row_bits <= 32 or not 0 <= first_row <= first_row + len(ids) < 1 << row_bits:
+        raise ValueError(f"{len(ids)} rows from {first_row} on do not fit in {row_bits} bits")
+    if first_row + len(ids) >= len(view):
+        raise ValueError("each id needs a slot, and one stays empty")
+    for row, id in enumerate(ids, start=first_row):
+        hash = lookup_hash(seed, id.encode())
+        slot = (hash >> 32) * len(view) >> 32
+        while view[slot] != SLOT_EMPTY:
+            slot = (slot + 1) % len(view)
+        view[slot] = (hash << row_bits & 0xFFFFFFFF) | row
 
 
 class PlayerTable:
@@ -114,6 +148,11 @@ class PlayerTable:
     def ids_of(self, numbers: "Buffer") -> list[str]:
         """Return the ids that have these numbers."""
         return [self.id_of(number) for number in memoryview(numbers)]
+
+    def pack_ids(self, numbers: "Buffer") -> "tuple[bytes, array[int]]":
+        """Return the ids that have these numbers, end to end, and the length of each."""
+        ids = [id.encode() for id in self.ids_of(numbers)]
+        return b"".join(ids), array("H", map(len, ids))
 
     def remove(self, number: int) -> None:
         """Forget an id; its number may be given out again."""
@@ -380,6 +419,11 @@ class RankList:
         self._entries = entries
         self._keys = {player: key for key, _, player in entries}
         self._changes += 1
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with every change."""
+        return self._changes
 
     @property
     def bytes_used(self) -> int:

@@ -9,6 +9,9 @@ simply held once more.
 A draft differs from a ranking only by its name: it holds its players from the first move on, so
 adopting it is a change of names, O(1).
 
+A ranking of a sealed window may be archived: then its entries are in a file, and only those that
+corrections changed since are in memory (``archived_ranking``). Reads and moves do not tell.
+
 No call suspends, so no reader sees half an apply. A failure before the first move changes nothing.
 A later failure, which only a lack of memory can cause, leaves an index that refuses every call: it
 is thrown away and rebuilt from a snapshot or the ledger.
@@ -19,11 +22,13 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from rankd.adapters.memory import bulk_judge
+from rankd.adapters.memory import archived_rankings, bulk_judge
+from rankd.adapters.memory.archive_store import ArchiveStore
+from rankd.adapters.memory.archived_ranking import ArchivedRanking
 from rankd.adapters.memory.index_state import Entries, IndexState, count_before, is_draft
 from rankd.adapters.memory.snapshot_save import DirtySet
 from rankd.errors import IndexForgot
@@ -114,13 +119,17 @@ class NativeIndex:
         *,
         make_players: Callable[[], PlayerTable] = PlayerTable,
         make_list: Callable[..., RankList] = RankList,
+        archives: ArchiveStore | None = None,
     ) -> None:
         self.make_players, self.make_list = make_players, make_list
+        self.archives = archives or ArchiveStore()
+        """Where the entries of archived rankings are."""
         self._hold(IndexState(make_players()))
 
     def _hold(self, state: IndexState) -> None:
         self._state = state
         self._players, self._rankings, self._held = state.players, state.rankings, state.held
+        self._archived = state.archived
         self._idle: list[int] = []
         """Numbers of players that left a ranking in this apply, and may be in none now."""
         self._leaving: deque[Entries] = deque()
@@ -165,6 +174,11 @@ class NativeIndex:
         if after != state.checkpoint:
             return None
         assert through > after, f"runs after {after} lead past it, not to {through}"
+        if self._archived:
+            judged = [ranking for run in runs for ranking in run.rankings]
+            judged += [change.ranking for change in changes]
+            for ranking in self._archived.of_windows(judged):  # A redefinition opened it again.
+                self.load_archived(ranking)
         cases = bulk_judge.prepare(state, runs)
         try:
             told = bulk_judge.judge(state, cases)
@@ -212,6 +226,8 @@ class NativeIndex:
         for ranking in (*opened, *dropped):
             assert is_draft(ranking) is draft, f"{ranking} is staged if and only if it is a draft"
         new = self._open(opened) if opened else _NONE
+        if self._archived and self._archived.any_of(move.ranking for move in moves):
+            return self._change_archived(moves, new, dropped, adopted, draft=draft)
         try:
             few = len(moves) < MOVES_TOGETHER_MIN or any(map(_apart, moves))
             take = self._prepare_few(moves, draft) if few else self._prepare(moves, draft)
@@ -233,6 +249,31 @@ class NativeIndex:
             self._failure = exc
             raise
         return moved
+
+    def _change_archived(
+        self,
+        moves: Sequence[Move],
+        new: Mapping[Ranking, Entries],
+        dropped: Sequence[Ranking],
+        adopted: Mapping[Ranking, Ranking],
+        *,
+        draft: bool,
+    ) -> list[Moved]:
+        """Move entries of archived rankings, and then the others, or none of them."""
+        archived = self._archived
+        try:
+            assert not draft, "drafts move by stage, and other rankings do not"
+            with archived.moved(moves) as told:
+                others = [move for at, move in enumerate(moves) if at not in told]
+                rest = iter(self._change(others, _NOTHING, (), _NO_DRAFTS, draft=draft))
+        except BaseException:
+            self._undo(new, ())
+            raise
+        for ranking in {moves[at].ranking for at, moved in told.items() if _is_last(moved)}:
+            if ranking.segment is not None and not len(archived[ranking]):
+                self._drop(ranking)
+        self._change([], _NOTHING, dropped, adopted, draft=draft)
+        return [told[at] if at in told else next(rest) for at in range(len(moves))]
 
     def _expect_drafts(self, adopted: Mapping[Ranking, Ranking]) -> None:
         for ranking, name in adopted.items():
@@ -256,7 +297,7 @@ class NativeIndex:
         """Make room for those that are not there yet, and return them."""
         new: dict[Ranking, Entries] = {}
         for ranking, shape in opened.items():
-            if (known := self._rankings.get(ranking)) is not None:
+            if (known := self._rankings.get(ranking) or self._archived.get(ranking)) is not None:
                 assert known.shape == shape, f"{ranking} is open as {known.shape}, not {shape}"
             else:
                 ranks = self.make_list(shape.key_bytes, players=self._players, dense=shape.dense)
@@ -440,7 +481,9 @@ class NativeIndex:
     def _drop(self, ranking: Ranking) -> None:
         entries = self._rankings.pop(ranking, None)
         if entries is None:
+            self._archived.pop(ranking, None)
             return
+        entries.gone = True
         if self._saving is not None:
             self._saving.dropped(entries)
         if len(entries.ranks):
@@ -486,6 +529,26 @@ class NativeIndex:
             if beside:
                 beside.pop(number, None)
 
+    # -- archives --
+
+    def archive(self, ranking: Ranking, archived: ArchivedRanking) -> None:
+        """Have a ranking's entries in an archive of them, and free their memory by and by."""
+        self._drop(ranking)
+        self._archived[ranking] = archived
+
+    def load_archived(self, ranking: Ranking) -> None:
+        """Have the entries of an archived ranking in memory again. O(n)."""
+        found = archived_rankings.loaded(self._archived[ranking], self._players, self.make_list)
+        ranks, metadata, numbers = found
+        if numbers:
+            self._make_countable(max(numbers))
+        for number in numbers:
+            self._held[number] += 1
+        del self._archived[ranking]
+        entries = self._rankings[ranking] = Entries(ranks, metadata)
+        if self._saving is not None:
+            self._saving.adopted(entries)
+
     # ------------------------------------------------------------------------ reading
 
     async def checkpoint(self) -> Position:
@@ -496,6 +559,8 @@ class NativeIndex:
     ) -> Sequence[bytes | None]:
         checkpoint = self._sound().checkpoint
         assert at in (None, checkpoint), f"this index knows how it is at {checkpoint}, not at {at}"
+        if self._archived.any_of(ranking for ranking, _ in entries):
+            return [None if one is None else one[0] for one in self._each_entry(entries)]
         numbers = self._players.find_many([player for _, player in entries])
         return [
             found.ranks.key_of(number)
@@ -509,11 +574,24 @@ class NativeIndex:
     ) -> Sequence[bytes | None]:
         checkpoint = self._sound().checkpoint
         assert at in (None, checkpoint), f"this index knows how it is at {checkpoint}, not at {at}"
+        if self._archived.any_of(ranking for ranking, _ in entries):
+            return [None if one is None else one[1] for one in self._each_entry(entries)]
         numbers = self._players.find_many([player for _, player in entries])
         return [
             None if (found := self._rankings.get(ranking)) is None else found.metadata.get(number)
             for (ranking, _), number in zip(entries, numbers, strict=True)
         ]
+
+    def _each_entry(
+        self, entries: Sequence[tuple[Ranking, str]]
+    ) -> Iterator[tuple[bytes, bytes | None] | None]:
+        """Yield the order key and metadata of each entry, in rankings of any kind."""
+        for ranking, player in entries:
+            if (archived := self._archived.get(ranking)) is not None:
+                yield archived.entry(player)
+            else:
+                found = self.rank_now(ranking, player)
+                yield None if found is None else (found.order_key, found.metadata)
 
     # Nothing moves while somebody asks here, so whatever position is meant is this one.
 
@@ -533,7 +611,7 @@ class NativeIndex:
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
-            return None
+            return state.archived.ranked(ranking, player, state.checkpoint)
         try:
             found = entries.ranks.locate(player)
         except ValueError:  # Nobody can have such an id.
@@ -548,11 +626,14 @@ class NativeIndex:
         """Return a function that finds many players in one ranking in one call."""
         entries = self._sound().rankings.get(ranking)
         if entries is None:
-            return None
+            known = ranking in self._archived
+            return partial(self._seek_archived, ranking) if known else None
         ranks, beside, sound = entries.ranks, entries.metadata, self._sound
         numbers_of = self._players.find_many
 
         def seek(players: Sequence[str]) -> Places:
+            if entries.gone:  # It was archived.
+                return self._seek_archived(ranking, players)
             state, numbers = sound(), numbers_of(players)
             found, keys = ranks.find_many(numbers)
             metadata = [beside.get(number) for number in numbers] if beside else None
@@ -560,9 +641,18 @@ class NativeIndex:
 
         return seek
 
+    def _seek_archived(self, ranking: Ranking, players: Sequence[str]) -> Places:
+        state = self._sound()
+        if ranking in state.rankings and (seek := self.finder(ranking)) is not None:
+            return seek(players)  # It was loaded again.
+        return state.archived.places(ranking, players, state.checkpoint)
+
     def ranker(self, ranking: Ranking, ties: TieRule) -> Callable[[bytes], Sequence[int]]:
         """Return the ranks of packed keys, counted by a rule for ties."""
-        ranks = self._sound().rankings[ranking].ranks
+        entries = self._sound().rankings.get(ranking)
+        if entries is None:
+            return partial(self._rank_archived, ranking, ties)
+        ranks = entries.ranks
         width, below = ranks.width, ranks.scores_below
         if ties is not TieRule.DENSE:
             zeros, count_below = bytes(TIE_BREAK_BYTES), ranks.count_below
@@ -571,9 +661,17 @@ class NativeIndex:
                 return count_below(score_part(key) + zeros)
 
         def rank(keys: bytes) -> Sequence[int]:
+            if entries.gone:  # It was archived.
+                return self._rank_archived(ranking, ties, keys)
             return [below(keys[at : at + width]) + 1 for at in range(0, len(keys), width)]
 
         return rank
+
+    def _rank_archived(self, ranking: Ranking, ties: TieRule, keys: bytes) -> Sequence[int]:
+        state = self._sound()
+        if ranking in state.rankings:  # It was loaded again.
+            return self.ranker(ranking, ties)(keys)
+        return state.archived.shown_ranks(ranking, ties, keys)
 
     async def ranks(
         self, ranking: Ranking, players: Sequence[str], at: Position | None = None
@@ -582,7 +680,7 @@ class NativeIndex:
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
-            return [None] * len(players)
+            return [self.rank_now(ranking, player) for player in players]
         ranks, beside = entries.ranks, entries.metadata
         key_of, total, as_of = ranks.key_of, len(ranks), state.checkpoint
         numbers = self._players.find_many(players)
@@ -596,12 +694,13 @@ class NativeIndex:
     async def count(self, ranking: Ranking, at: Position | None = None) -> int:
         self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
-        return 0 if entries is None else len(entries.ranks)
+        return self._archived.count(ranking) if entries is None else len(entries.ranks)
 
     def player_ids(self, count: int) -> Iterator[Sequence[str]]:
         for _, lengths, text in self._players.blocks(count):
             ends = list(accumulate(lengths, initial=0))
             yield [text[start:end].decode() for start, end in pairwise(ends)]
+        yield from self._archived.player_ids(count)
 
     async def count_below(
         self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None
@@ -609,7 +708,7 @@ class NativeIndex:
         self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
         if entries is None:
-            return Offset(0)
+            return self._archived.count_before(ranking, order_key, player)
         return Offset(count_before(self._players, entries.ranks, order_key, player))
 
     async def scores_below(
@@ -618,7 +717,7 @@ class NativeIndex:
         self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
         if entries is None:
-            return Offset(0)
+            return self._archived.scores_below(ranking, order_key)
         assert entries.ranks.dense, f"{ranking} does not count distinct scores"
         return Offset(entries.ranks.scores_below(order_key))
 
@@ -637,7 +736,7 @@ class NativeIndex:
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
-            return EntryColumns([], b"", None, 0, state.checkpoint)
+            return state.archived.columns(ranking, first, limit, state.checkpoint)
         ranks, metadata = entries.ranks, entries.metadata
         keys, numbers = ranks.read(first, limit)
         beside = [metadata.get(number) for number in numbers] if metadata else None
@@ -645,11 +744,14 @@ class NativeIndex:
         return EntryColumns(players, keys, beside, len(ranks), state.checkpoint)
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
-        return [ranking for ranking in self._sound().rankings if ranking.board == board]
+        state = self._sound()
+        every = chain(state.rankings, state.archived)
+        return [ranking for ranking in every if ranking.board == board]
 
     async def shapes(self) -> Mapping[Ranking, RankingShape]:
-        rankings = self._sound().rankings
-        return {name: entries.shape for name, entries in rankings.items() if not is_draft(name)}
+        state = self._sound()
+        here = {name: one.shape for name, one in state.rankings.items() if not is_draft(name)}
+        return here | {name: one.shape for name, one in state.archived.items()}
 
     def digest(self) -> bytes:
         """Return a digest that is equal for indexes that folded the same facts. O(n)."""

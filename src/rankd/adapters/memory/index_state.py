@@ -7,17 +7,20 @@ numbers are held by none. A list that was dropped holds its players until they a
 2. Metadata is kept for entries that are there, and only where there is some.
 3. Every list orders the players of the one table.
 4. A ranking is a draft if its name says so, and only then.
+5. A ranking is in memory or archived, never both, and drafts are in memory.
 """
 
 import hashlib
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
+from rankd.adapters.memory.archived_ranking import ArchivedRanking
+from rankd.adapters.memory.archived_rankings import ArchivedRankings
 from rankd.model.board import Board
 from rankd.model.facts import Position
 from rankd.ports import DRAFT, Ranking, RankingShape
@@ -33,7 +36,7 @@ DIGEST_BLOCK_ENTRIES = 4096
 class Entries:
     """One ranking: its list, and the metadata of some of its entries, by player number."""
 
-    __slots__ = ("draft", "metadata", "ranks")
+    __slots__ = ("draft", "gone", "metadata", "ranks")
 
     def __init__(
         self, ranks: RankList, metadata: dict[int, bytes] | None = None, *, draft: bool = False
@@ -41,6 +44,8 @@ class Entries:
         self.ranks = ranks
         self.draft = draft
         """Until it is adopted."""
+        self.gone = False
+        """Whether it was dropped, or archived."""
         self.metadata: dict[int, bytes] = {} if metadata is None else metadata
 
     @property
@@ -58,6 +63,8 @@ class IndexState:
     rankings: dict[Ranking, Entries] = field(default_factory=dict)
     held: "array[int]" = field(default_factory=lambda: array("I"))
     """By player number: how many lists the player is in."""
+    archived: ArchivedRankings = field(default_factory=ArchivedRankings)
+    """Rankings of sealed windows, whose entries are not in memory."""
     rules: dict[str, tuple[Board, Rules]] = field(default_factory=dict)
     """A cache: the rules of boards as rank lists take them, by name."""
 
@@ -69,13 +76,21 @@ class IndexState:
         them or not, and they read alike.
         """
         digest = hashlib.sha256()
-        for ranking, entries in sorted(self.rankings.items(), key=_by_name):
-            if entries.draft or (ranking.segment is not None and not len(entries.ranks)):
-                continue
-            for part in self._parts(ranking, entries):
+        for ranking in sorted({*self.rankings, *self.archived}, key=_by_name):
+            for part in self._digested(ranking):
                 digest.update(len(part).to_bytes(8, "little"))
                 digest.update(part)
         return digest.digest()
+
+    def _digested(self, ranking: Ranking) -> Iterable[bytes]:
+        """Return a ranking's bytes, none if it does not count."""
+        archived = self.archived.get(ranking)
+        if archived is not None:
+            return _archived_parts(ranking, archived)
+        entries = self.rankings[ranking]
+        if entries.draft or (ranking.segment is not None and not len(entries.ranks)):
+            return ()
+        return self._parts(ranking, entries)
 
     def _parts(self, ranking: Ranking, entries: Entries) -> Iterator[bytes]:
         """Yield a ranking's bytes in an order from which it could be read back."""
@@ -96,6 +111,8 @@ class IndexState:
         held = array("I", bytes(4 * len(self.held)))
         for number in leaving:
             held[number] += 1
+        assert self.archived.keys().isdisjoint(self.rankings), "(5)"
+        assert not any(map(is_draft, self.archived)), "(5)"
         for ranking, entries in self.rankings.items():
             assert entries.draft is is_draft(ranking), "(4)"
             entries.ranks.check()
@@ -113,8 +130,21 @@ def is_draft(ranking: Ranking) -> bool:
     return ranking.board.startswith(DRAFT)
 
 
-def _by_name(item: tuple[Ranking, Entries]) -> tuple[str, str, bool, str]:
-    ranking = item[0]
+def _archived_parts(ranking: Ranking, archived: ArchivedRanking) -> Iterator[bytes]:
+    """Yield an archived ranking's bytes, as if it were in memory."""
+    if ranking.segment is not None and not len(archived):
+        return
+    yield msgspec.json.encode((ranking, archived.shape, len(archived)))
+    shows = archived.has_metadata
+    for keys, text, lengths, beside in archived.columns(DIGEST_BLOCK_ENTRIES):
+        yield keys
+        yield little_endian(lengths).tobytes()
+        yield text
+        if shows:
+            yield msgspec.msgpack.encode(list(beside.items()))
+
+
+def _by_name(ranking: Ranking) -> tuple[str, str, bool, str]:
     return ranking.board, ranking.window, ranking.segment is not None, ranking.segment or ""
 
 

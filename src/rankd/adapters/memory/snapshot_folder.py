@@ -28,6 +28,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from rankd.adapters.memory import snapshot_save
+from rankd.adapters.memory.archive_store import ArchiveStore
+from rankd.adapters.memory.archived_rankings import ArchivedRankings
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.index_state import Entries, IndexState
 from rankd.adapters.memory.snapshot_save import (
@@ -41,7 +43,7 @@ from rankd.adapters.memory.snapshot_save import (
     Scan,
     unpacked,
 )
-from rankd.errors import SnapshotDamaged
+from rankd.errors import SnapshotDamaged, WindowArchiveDamaged
 from rankd.model.facts import Position
 from rankd.ports import NOTHING_HELD, Progress
 from rankd.rank import PlayerTable, RankList
@@ -60,6 +62,7 @@ def load(
     *,
     make_players: Callable[[], PlayerTable],
     make_list: Callable[..., RankList],
+    archives: ArchiveStore,
     tell: Tell,
 ) -> tuple[IndexState, list[bytes]] | None:
     """Return the saved state in a folder and its notes, None if there is none. O(n).
@@ -78,7 +81,7 @@ def load(
         told = _LoadProgress(tell, checked=sum(sizes.values()), read=sizes[snapshot_save.BASE])
         for name in (snapshot_save.BASE, snapshot_save.TOUCHED, snapshot_save.NOTES):
             snapshot_save.check(home / name, contents.files[name], told.checked)
-        loading = _Loader(contents, make_players(), make_list)
+        loading = _Loader(contents, make_players(), make_list, archives)
         with (
             (home / snapshot_save.BASE).open("rb") as base,
             (home / snapshot_save.TOUCHED).open("rb") as touched,
@@ -95,13 +98,13 @@ def _damage(folder: Path) -> Iterator[None]:
     """Raise SnapshotDamaged for any fault of the files; errors of the disk pass through."""
     try:
         yield
-    except (*_DAMAGE, *_MISSING) as exc:
+    except (*_DAMAGE, *_MISSING, WindowArchiveDamaged) as exc:
         raise SnapshotDamaged(f"{folder} does not hold what was saved: {exc}") from exc
 
 
 def _current(folder: Path, body: bytes) -> snapshot_save.CurrentSave:
     current = msgspec.json.decode(body, type=snapshot_save.CurrentSave)
-    if current.version != snapshot_save.VERSION:
+    if current.version not in snapshot_save.VERSIONS_READ:
         raise SnapshotDamaged(
             f"{folder} has version {current.version}, not {snapshot_save.VERSION}"
         )
@@ -215,8 +218,9 @@ class _Loader:
         contents: Contents,
         players: PlayerTable,
         make_list: Callable[..., RankList],
+        archives: ArchiveStore,
     ) -> None:
-        self._contents, self._make_list = contents, make_list
+        self._contents, self._make_list, self._archives = contents, make_list, archives
         self._players, self._numbers = players, _Numbers(players)
         self._touched: defaultdict[int, _DirtyEntries] = defaultdict(_DirtyEntries)
 
@@ -231,7 +235,13 @@ class _Loader:
         if len(rankings) != len(saved):
             raise ValueError("a ranking comes twice")
         held = _held(self._players, rankings.values())
-        return IndexState(self._players, Position(self._contents.checkpoint), rankings, held)
+        checkpoint = Position(self._contents.checkpoint)
+        return IndexState(self._players, checkpoint, rankings, held, self._load_archived())
+
+    def _load_archived(self) -> ArchivedRankings:
+        """Find the archives. Only entries that changed since are looked up in them."""
+        saved = self._contents.archived
+        return ArchivedRankings({each.ranking: each.archived(self._archives) for each in saved})
 
     def _load_players(self, base: Iterator[Frame]) -> list[Frame]:
         """Load the players, and return the frame behind them."""
@@ -336,7 +346,7 @@ class SnapshotFolder:
         assert not self._busy, "a save goes on already"
         touched = self._index.begin_saving()
         self._busy = True
-        home, thread = SaveFolder(self._folder), _Thread()
+        home, thread = SaveFolder(self._folder), OneThread("snapshot")
         try:
             await thread.do(home.begin)
             survey = Scan(lambda: self._index.state, touched)
@@ -353,6 +363,9 @@ class SnapshotFolder:
             total = survey.progress.total
             yield Progress(total, total, "writing", "standing")
             await thread.do(partial(home.finish, ending))
+            archives = self._index.archives
+            archives.named = frozenset(each.name for each in ending.archived if each.name)
+            await thread.do(archives.sweep)
             yield Progress(total, total, "saved", "standing")
         finally:
             self._index.end_saving(touched)
@@ -363,7 +376,7 @@ class SnapshotFolder:
                 self._busy = False
 
     async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes] | None:
-        loop, abandoned, thread = asyncio.get_running_loop(), Event(), _Thread()
+        loop, abandoned, thread = asyncio.get_running_loop(), Event(), OneThread("snapshot")
 
         def told(progress: Progress) -> None:
             if abandoned.is_set():
@@ -376,6 +389,7 @@ class SnapshotFolder:
             self._folder,
             make_players=index.make_players,
             make_list=index.make_list,
+            archives=index.archives,
             tell=told,
         )
         try:
@@ -386,6 +400,8 @@ class SnapshotFolder:
             return None
         state, notes = loaded
         index.fill(state)
+        names = {archived.archive.name for archived in state.archived.values()}
+        index.archives.named = frozenset(names - {""})
         return notes
 
 
@@ -393,15 +409,15 @@ class _Cancelled(Exception):
     """The load was cancelled."""
 
 
-class _Thread:
+class OneThread:
     """A thread for one thing after another.
 
     A started call is finished before the caller goes on, also if the caller is cancelled: removing
     files that are still being written would be a race, and the last call decides which save counts.
     """
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def do(self, work: Callable[[], T], hurry: Callable[[], None] | None = None) -> T:
         """Do a piece of work; ``hurry`` is called if the caller is cancelled."""

@@ -23,6 +23,7 @@ The files::
             base            players and entries, read while the index went on
             touched         the last state of every player touched meanwhile
             notes           the core's own state, beside the index
+        archives/           entries of sealed windows, which no save repeats (`archive_store`)
 
 ``base``, ``touched`` and ``notes`` are rows of frames, each 4 bytes of length (little-endian) and
 so many bytes. Those of the first two are MessagePack. Players come first in ``base``, then one
@@ -45,12 +46,18 @@ from typing import IO, NamedTuple
 import msgspec
 
 from rankd.adapters import sync_folder
+from rankd.adapters.memory.archive_format import ArchiveHead
+from rankd.adapters.memory.archive_store import ArchiveStore
+from rankd.adapters.memory.archived_ranking import ArchivedRanking, ChangedPlayer
 from rankd.adapters.memory.index_state import Entries, IndexState, count_through, little_endian
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.ports import Progress, Ranking
 
-VERSION = 2
+VERSION = 3
+
+VERSIONS_READ = (2, 3)
+"""Before 3 there were no archived rankings."""
 
 FRAME_BYTES_MAX = 1 << 28
 """A damaged length must not ask for all memory; a step's entries and their metadata are less."""
@@ -83,6 +90,32 @@ class SavedRanking(msgspec.Struct, array_like=True):
     count: int
 
 
+class SavedArchive(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A ranking whose entries are in an archive, with the changes since."""
+
+    ranking: Ranking
+    name: str
+    """Of the file of the archive; empty if its bytes are here."""
+    size: int
+    head: ArchiveHead
+    body: bytes | None
+    changed: list[ChangedPlayer]
+
+    @classmethod
+    def of(cls, ranking: Ranking, archived: ArchivedRanking) -> "SavedArchive":
+        """Return an archived ranking as it is now."""
+        stored = archived.archive
+        return cls(
+            ranking, stored.name, stored.size, stored.head, stored.body, archived.changed_entries()
+        )
+
+    def archived(self, store: ArchiveStore) -> ArchivedRanking:
+        """Return the ranking. Raises WindowArchiveDamaged."""
+        if self.body is not None:
+            return ArchivedRanking(store.in_memory(self.body), self.changed)
+        return ArchivedRanking(store.open(self.name, self.size, self.head), self.changed)
+
+
 class FileDigest(msgspec.Struct, array_like=True):
     """The size and digest that a sound file has."""
 
@@ -97,6 +130,7 @@ class Contents(msgspec.Struct, forbid_unknown_fields=True):
     checkpoint: int
     rankings: list[SavedRanking]
     files: dict[str, FileDigest]
+    archived: list[SavedArchive] = []
 
 
 class IdFrame(msgspec.Struct, tag="named", array_like=True):
@@ -332,6 +366,7 @@ class ScanEnd(NamedTuple):
     step: ScanStep
     checkpoint: Position
     rankings: list[SavedRanking]
+    archived: list[SavedArchive]
     notes: Iterable[bytes]
 
 
@@ -385,7 +420,8 @@ class Scan:
             for ranking, entries in state.rankings.items()
             if not entries.draft
         ]
-        return ScanEnd(step, state.checkpoint, rankings, notes())
+        archived = [SavedArchive.of(*item) for item in state.archived.items()]
+        return ScanEnd(step, state.checkpoint, rankings, archived, notes())
 
     def _place(self, entries: Entries) -> int:
         return self._places.setdefault(entries, len(self._places))
@@ -511,7 +547,9 @@ class SaveFolder:
         ) in ending.notes:  # Making one holds the interpreter; others run while it is written.
             self._files[NOTES].write((frame,))
         written = {name: file.finish() for name, file in self._files.items()}
-        contents = Contents(self._mark, ending.checkpoint, ending.rankings, written)
+        contents = Contents(
+            self._mark, ending.checkpoint, ending.rankings, written, ending.archived
+        )
         body = encode(contents)
         write_synced(self._path / CONTENTS, body)
         sync_folder(self._path)

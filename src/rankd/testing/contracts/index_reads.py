@@ -252,7 +252,7 @@ class ReadPromises:
     async def test_players_with_an_entry_are_walked_or_none_is(self, index: RankIndex) -> None:
         await fold(index, placed("ann", 1), placed("bob", 2), opened=[FOREVER])
         found = [player for some in index.player_ids(1) for player in some]
-        assert sorted(found) == ([] if index.shared else ["ann", "bob"])
+        assert sorted(set(found)) == ([] if index.shared else ["ann", "bob"])
 
     # -------------------------------------------------------------- (5) what is not there
 

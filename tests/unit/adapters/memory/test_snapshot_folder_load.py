@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from rankd.adapters.memory import snapshot_folder, snapshot_save
+from rankd.adapters.memory.archive_store import ArchiveStore
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.errors import SnapshotDamaged
@@ -60,7 +61,9 @@ def save(index: NativeIndex, folder: Path, *, beside: Iterable[Move] = ()) -> No
 
 
 def load(folder: Path, tell: snapshot_folder.Tell = lambda _: None) -> NativeIndex:
-    loaded = snapshot_folder.load(folder, make_players=PlayerTable, make_list=RankList, tell=tell)
+    loaded = snapshot_folder.load(
+        folder, make_players=PlayerTable, make_list=RankList, archives=ArchiveStore(), tell=tell
+    )
     assert loaded is not None
     state, notes = loaded
     assert notes == [b"note"]
@@ -107,7 +110,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         nothing = snapshot_folder.load(
-            folder, make_players=PlayerTable, make_list=RankList, tell=lambda _: None
+            folder,
+            make_players=PlayerTable,
+            make_list=RankList,
+            archives=ArchiveStore(),
+            tell=lambda _: None,
         )
         assert nothing is None
 
