@@ -46,6 +46,7 @@ DEFINITIONS: tuple[dict[str, Any], ...] = (
     {"rule": "best", "windows": ["all", "daily", "weekly"], "segments": ["region"]},
     {"rule": "sum", "windows": ["all", _HOURLY, "monthly"], "retention": {"hour": "5h"}},
     {"rule": "latest", "windows": ["all", _SEASON], "ties": "dense", "segments": ["region"]},
+    {"rule": "best", "windows": [{"name": "last", "rolling": "3d"}], "segments": ["region"]},
 )
 
 IN_MEMORY = EngineConfig.of(None)

@@ -26,12 +26,18 @@ from typing import Any, NamedTuple
 from tests.unit.core.doubles import DAY, HOUR, SetClock, engine, facts_of, verified
 
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core.board_state import exact_id, name_of_window
+from rankd.core.board_state import BoardState, exact_id, name_of_window
 from rankd.core.engine import Engine
 from rankd.core.window_schedule import coming_steps
 from rankd.errors import RankdError, Refused
-from rankd.model.facts import WindowEnded, WindowFrozen, WindowOpened, WindowSealed
-from rankd.model.window import WindowState
+from rankd.model.facts import (
+    WindowEnded,
+    WindowFrozen,
+    WindowOpened,
+    WindowPrepared,
+    WindowSealed,
+)
+from rankd.model.window import Instant, WindowState
 
 ZONES = (
     "UTC",
@@ -54,8 +60,11 @@ KINDS: tuple[Any, ...] = (
     {"name": "weekly", "grace": "1h"},
     "monthly",
     {"name": "shift", "cron": "30 1,13 * * *", "grace": "12h"},
+    {"name": "last3", "rolling": "3d"},
+    {"name": "last9", "rolling": "9d", "grace": "2h"},
     {"name": "season", "every": "4w", "gap": "2d", "start": "2000-01-03", "grace": "1d"},
 )
+STEPS = (WindowOpened, WindowPrepared, WindowEnded, WindowFrozen, WindowSealed)
 PLAYERS = ("ann", "bob", "cyd", "dee")
 STEPS_PER_YEAR = 150
 YEAR = 365 * DAY
@@ -121,8 +130,10 @@ class Game:
             await self.race(rankd)
         elif act < 0.85 and self.submitted:
             await self.retract(rankd)
-        else:
+        elif act < 0.93:
             await rankd.sealer.turn()
+        else:
+            await rankd.rolling.look()
 
     async def submit(self, rankd: Engine) -> None:
         player, points = self.rng.choice(PLAYERS), self.rng.randrange(1, 100)
@@ -140,6 +151,7 @@ class Game:
                 assert due is None or closed, f"no window of {recurrence.name} took a score"
             else:
                 assert due is not None, f"{recurrence.name} took a score in a gap"
+        windows += coming_days(page, rankd.ledger_time)
         for id in windows:
             self.counted.setdefault(id, Counter())[player] += points
         self.scores += 1
@@ -148,7 +160,7 @@ class Game:
     async def race(self, rankd: Engine) -> None:
         """Have several operators and the manager ask at the same time for the same."""
         page = rankd.state.page("b")
-        window = self.rng.choice(page.board.windows).name
+        window = self.rng.choice([one for one in page.board.windows if not one.rolls]).name
         verb = self.rng.choice((rankd.reset_window, rankd.freeze_window, rankd.settle_window))
         asked = {"window": window, "reason": f"step {self.races}"}
         before = len(await facts_of(self.ledger))
@@ -188,10 +200,15 @@ class Game:
         steps = Counter(
             (type(one.fact), one.fact.window)
             for one in await facts_of(self.ledger)
-            if isinstance(one.fact, WindowOpened | WindowEnded | WindowFrozen | WindowSealed)
+            if isinstance(one.fact, STEPS)
         )
         assert max(steps.values(), default=1) == 1, steps.most_common(1)
         await verified(rankd)
+
+
+def coming_days(page: BoardState, at: Instant) -> tuple[str, ...]:
+    """Return the ids of rolling windows of the coming days, in which a score of a time counts."""
+    return tuple(window.id for one in page.rolling for window in one.covering(at)[1:])
 
 
 def name_of(kind: Any) -> str:

@@ -183,7 +183,7 @@ async def _window(
 def _shown(found: OpenedWindow | SealedWindow | UnrecordedWindow, *, total: int) -> schemas.Window:
     window, state = found.shown if isinstance(found, SealedWindow) else found.window, found.state
     start, end = show_time(window.start), show_time(window.end)
-    opens_at = render.opening(window.start if state is WindowState.SCHEDULED else None)
+    opens_at = render.opening(window.opening if state is WindowState.SCHEDULED else None)
     return schemas.Window(window.id, window.name, start, end, state, total, opens_at)
 
 

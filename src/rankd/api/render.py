@@ -232,7 +232,7 @@ def _page_form(
     shape = schemas.Page(
         ranking.board,
         ranking.window,
-        ranking.segment,
+        ranking.shown_segment,
         placeholder(PlaceholderKind.NUMBER, 0),
         placeholder(PlaceholderKind.NUMBER, 1),
         "exact",
@@ -356,7 +356,7 @@ def _found_form(ranking: Ranking) -> Form:
     shape = schemas.LookupResult(
         board=ranking.board,
         window=ranking.window,
-        segment=ranking.segment,
+        segment=ranking.shown_segment,
         total=placeholder(PlaceholderKind.NUMBER, 0),
         as_of=placeholder(PlaceholderKind.NUMBER, 1),
         stale=False,
@@ -401,7 +401,7 @@ def one(standing: Standing, where: RankingView) -> schemas.Standing:
     return schemas.Standing(
         ranking.board,
         ranking.window,
-        ranking.segment,
+        ranking.shown_segment,
         standing.player,
         standing.name,
         standing.rank,
@@ -443,7 +443,7 @@ def ranked(  # noqa: PLR0913 - the fields of a standing
     return schemas.Standing(
         ranking.board,
         ranking.window,
-        ranking.segment,
+        ranking.shown_segment,
         player,
         name,
         rank,
@@ -508,7 +508,7 @@ def ranked_form(where: RankingView, *, moved: bool = False) -> Form | None:
     shape = schemas.Standing(
         ranking.board,
         ranking.window,
-        ranking.segment,
+        ranking.shown_segment,
         placeholder(PlaceholderKind.TEXT, 0),
         placeholder(PlaceholderKind.TEXT, 1),
         placeholder(PlaceholderKind.NUMBER, rank),
@@ -529,7 +529,7 @@ def found(some: FoundStandings, board: Board) -> schemas.LookupResult:
     return schemas.LookupResult(
         board=some.ranking.board,
         window=some.ranking.window,
-        segment=some.ranking.segment,
+        segment=some.ranking.shown_segment,
         total=some.total,
         as_of=some.as_of,
         stale=some.stale,
@@ -548,7 +548,7 @@ def projection(what: Projected, board: Board) -> schemas.Projection:
     return schemas.Projection(
         board=what.ranking.board,
         window=what.ranking.window,
-        segment=what.ranking.segment,
+        segment=what.ranking.shown_segment,
         total=total,
         as_of=what.as_of,
         stale=what.stale,

@@ -254,6 +254,10 @@ WINDOW: Schema = {
             "properties": {
                 "name": name(32),
                 "every": {**_DURATION, "description": "such as 4w"},
+                "rolling": {
+                    **_DURATION,
+                    "description": "so many whole days, today included, such as 7d",
+                },
                 "gap": {**_DURATION, "description": "of nobody's time between two, such as 2d"},
                 "grace": {
                     **_DURATION,

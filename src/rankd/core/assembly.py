@@ -26,6 +26,7 @@ from rankd.core.engine import Engine
 from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Archiver, LedgerReopener
 from rankd.core.projector import Tell
 from rankd.core.recovery import Build, recover
+from rankd.core.rolling_windows import RollingDrafts
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS, ClockMonitor, SteadyClock, note_start
 from rankd.core.supervisor import Supervisor
@@ -118,9 +119,8 @@ async def running(  # noqa: PLR0913 - what it is put together from
         "snapshotter": rankd.snapshotter.run,
         "clock": monitor.run,
         "movement": rankd.movement.run,
+        "window_archiver": rankd.archiver.run,
     }
-    if found.home.archives is not None:
-        loops["window_archiver"] = rankd.archiver.run
     if isinstance(ledger, ReopenableLedger):
         loops["reopener"] = LedgerReopener(writer, ledger).run
         if ledger.failure is not None:
@@ -128,7 +128,10 @@ async def running(  # noqa: PLR0913 - what it is put together from
     loops |= _outgoing(rankd, sender, verifiers or {}, manages=manages)
     if manages:
         loops["sealer"] = rankd.sealer.run
+        loops["rolling_windows"] = rankd.rolling.run
         loops["eraser"] = rankd.eraser.run
+    elif not found.projector.index.shared:
+        loops["rolling_windows"] = RollingDrafts(ledger, lambda: rankd.projector).run
     if shared is not None and joined is not None:
         rebuilder = filling(joined.projector, ledger, build, shared, turn=writer.turn)
         rankd.rebuilder = rebuilder

@@ -9,12 +9,13 @@ They are kept in the state and not beside the entries, which not every node has:
 player and window. They go when the window closes.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, Protocol
 
-WindowIds = Mapping[str, str]
-"""The ids of a board's open windows, by the name of their recurrence."""
+WindowIds = Mapping[str, tuple[str, ...]]
+"""Under which ids the attempts in a board's open windows are counted, by the name of their
+recurrence. Mostly one each; of a rolling window one for each of its days, the present one first."""
 
 
 class ChangeLog(Protocol):
@@ -22,6 +23,10 @@ class ChangeLog(Protocol):
 
     def keep(self, rows: dict[Any, Any], key: Hashable, /) -> None:
         """Remember an item, or its absence."""
+
+
+def _made(counts: Mapping[str, Mapping[str, int]], ids: tuple[str, ...], player: str) -> int:
+    return sum(counts[id].get(player, 0) for id in ids if id in counts)
 
 
 class AttemptCounts:
@@ -40,7 +45,7 @@ class AttemptCounts:
         counts = self._counts.get(board)
         if counts is None:
             return 0
-        return max((counts.get(id, {}).get(player, 0) for id in windows.values()), default=0)
+        return max((_made(counts, ids, player) for ids in windows.values()), default=0)
 
     def take(
         self, board: str, windows: WindowIds, player: str, limit: int, journal: ChangeLog | None
@@ -48,21 +53,27 @@ class AttemptCounts:
         """Count an attempt; return the names of the windows that refuse it, which count none."""
         counts = self._counts.setdefault(board, {})
         refused = []
-        for name, id in windows.items():
-            players = counts.setdefault(id, {})
-            made = players.get(player, 0)
-            if made >= limit:
+        for name, ids in windows.items():
+            if _made(counts, ids, player) >= limit:
                 refused.append(name)
                 continue
+            players = counts.setdefault(ids[0], {})
             if journal is not None:
                 journal.keep(players, player)
-            players[player] = made + 1
+            players[player] = players.get(player, 0) + 1
         return frozenset(refused)
 
-    def keep_open(self, board: str, windows: WindowIds, journal: ChangeLog | None) -> None:
-        """Forget the windows of a board that are not among these."""
-        counts, open_now = self._counts[board], set(windows.values())
-        for id in [id for id in counts if id not in open_now]:
+    def keep_open(
+        self,
+        board: str,
+        windows: Set[str],
+        journal: ChangeLog | None,
+        names: Set[str] = frozenset(),
+    ) -> None:
+        """Forget the windows of a board that are not among these, nor of recurrences so named."""
+        counts = self._counts[board]
+        gone = [id for id in counts if id not in windows and id.partition(":")[0] not in names]
+        for id in gone:
             if journal is not None:
                 journal.keep(counts, id)
             del counts[id]

@@ -16,7 +16,7 @@ come back so, too. One apply puts all of them in their place.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -84,11 +84,13 @@ class BoardRebuild:
         names: frozenset[str] | None = None,
         lasting: Mapping[tuple[str, Instant | None], Position] = _NONE_LASTING,
         coming: Sequence[Retraction] = (),
+        rolling: Sequence[OpenWindow] = (),
     ) -> None:
         """Begin one of the windows that the definition changes, or of those with these names.
 
         Windows with a name and a start in ``lasting`` are not let go when their time is over; they
-        closed at these positions.
+        closed at these positions. ``rolling`` are the windows to fold of rolling recurrences: of
+        these several are under way at a time, and only some are wanted.
         ``coming`` retractions are about to be recorded.
         """
         self.board = board
@@ -99,7 +101,11 @@ class BoardRebuild:
         self._index = index
         self._since = page.since
         self._wrong_times = state.wrong_times
-        self._names = refolded(page.board, board) if names is None else names
+        names = refolded(page.board, board) if names is None else names
+        rolls = {one.name for one in board.windows if one.rolls}
+        self._names = names - rolls
+        """Of the recurrences that are folded by the calendar."""
+        self._rolling = {one.window: one for one in rolling if name_of_window(one.window) in names}
         self._lasting = lasting
         self._closed: dict[tuple[str, Instant | None], OpenedWindow] = {}
         self._frozen: dict[str, Instant | None] = {}
@@ -151,7 +157,7 @@ class BoardRebuild:
         self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
     ) -> None:
         """Fold everything up to a position."""
-        if not self._names:
+        if not self._names and not self._rolling:
             self.position = through
         elif self.state.living.has(self.board.name):
             await self._find_expired(through)
@@ -227,20 +233,27 @@ class BoardRebuild:
             refusal = REFUSED
         elif (expired := self._expired.get(recorded.position)) is not None:
             refusal = self._without_expired(refusal, expired)
+        refused = self._refusing(refusal)
         if not refusal.everywhere:
-            self._submitted |= self._page.windows.keys() - refusal.windows
+            self._submitted |= self._page.windows.keys() - refused
         translated = None if refusal.everywhere else self._translator.translate(fact)
         if translated is not None:
             await self._fold.submit(
-                begun, translated, self._rightly(recorded), refused=refusal.windows, again=True
+                begun, translated, self._rightly(recorded), refused=refused, again=True
             )
             if self._raises_decimals:
                 self._note_misfits(fact.player, begun.overflowed())
             return
         await self._fold.change_profile(begun, recorded)
         if not refusal.everywhere:
-            windows = [name for name in self._page.windows if name not in refusal.windows]
-            self._note_loss(fact, windows)
+            self._note_loss(fact, [name for name in self._page.windows if name not in refused])
+
+    def _refusing(self, refusal: WindowRefusal) -> frozenset[str]:
+        """Return the keys of the windows of the draft that a refusal holds in."""
+        if not refusal.windows or not self._rolling:
+            return refusal.windows
+        keys = {key for key in self._page.windows if name_of_window(key) in refusal.windows}
+        return refusal.windows | keys
 
     def _rightly(self, recorded: Recorded) -> Recorded:
         """Return a fact at its right time."""
@@ -262,12 +275,12 @@ class BoardRebuild:
     def _without_expired(self, refusal: WindowRefusal, ended: Position) -> WindowRefusal:
         """Return a refusal also by the windows that were not closed when a term ended."""
         windows = self._page.windows
-        names = {
-            name
-            for name, opened in windows.items()
-            if ended < self._lasting.get((name, opened.window.start), NO_END)
+        keys = {
+            key
+            for key, opened in windows.items()
+            if ended < self._lasting.get((key, opened.window.start), NO_END)
         }
-        refused = refusal.windows | names
+        refused = self._refusing(refusal) | keys
         return WindowRefusal(refusal.everywhere or refused >= windows.keys(), refused)
 
     async def _stage(self, begun: MoveBatch) -> None:
@@ -299,9 +312,23 @@ class BoardRebuild:
                 opened = self._page.opened(OpenWindow(window.id, window.start, window.end))
                 self._page.windows[recurrence.name] = opened
                 rolled.opened[opened.ranking] = opened.terms.shape
+        turns += [turn async for turn in self._roll_days(rolled, at)]
         self._turn_at = min(turns)
         await self._stage(rolled)
         return MoveBatch()
+
+    async def _roll_days(self, rolled: MoveBatch, at: Instant) -> AsyncIterator[Instant]:
+        """Let go of rolling windows and begin them; yield when each of the others turns."""
+        for id, window in self._rolling.items():
+            current = self._page.windows.get(id)
+            is_over = window.end is not None and window.end <= at
+            if current is not None and is_over:
+                await self._let_go(rolled, current)
+            elif current is None and not is_over and (window.start or 0) <= at:
+                opened = self._page.windows[id] = self._page.opened(window)
+                rolled.opened[opened.ranking] = opened.terms.shape
+            if not is_over:
+                yield (window.start or 0) if at < (window.start or 0) else window.end or NEVER
 
     def _is_frozen(self, window: Window) -> bool:
         """Whether an operator closed a window that is due by the calendar."""
@@ -343,13 +370,18 @@ class BoardRebuild:
 
     async def _let_go(self, rolled: MoveBatch, current: OpenedWindow) -> None:
         """Count no more in a window; forget its entries unless it is wanted."""
-        name, start = current.window.name, current.window.start
-        if (name, start) in self._lasting:
-            self._closed[name, start] = current
+        key, start = self._key(current), current.window.start
+        if (key, start) in self._lasting:
+            self._closed[key, start] = current
         else:
             rolled.dropped += await self._rankings(current.window.id)
-        del self._page.windows[name]
-        self._forget_losses(name)
+        del self._page.windows[key]
+        self._forget_losses(key)
+
+    def _key(self, opened: OpenedWindow) -> str:
+        """Return the key of a window in the page: its name, or the id of a rolling one."""
+        id, name = opened.window.id, opened.window.name
+        return id if id in self._rolling else name
 
     async def turn_windows(self, at: Instant) -> None:
         """Let go of windows that are over at a time, and begin those that are not yet."""
@@ -415,8 +447,9 @@ class BoardRebuild:
             living = page.windows.get(name)
             if living is None or not await self._count(living.ranking):
                 continue
-            emptied = name in self._submitted and not await self._count(ranking)
-            if emptied or name in self._lacking:
+            key = ranking.window if ranking.window in self._rolling else name
+            emptied = key in self._submitted and not await self._count(ranking)
+            if emptied or key in self._lacking:
                 found.append(name)
         staged = await self._rankings()  # After they were counted: a draft never comes back.
         for _, ranking in self.windows():
@@ -436,17 +469,35 @@ class BoardRebuild:
         ids = {name_of_window(window.window): window for window in fact.windows}
         living = await self._index.rankings(fact.board)
         unwanted: list[Ranking] = []
-        for name, opened in self._page.windows.items():
-            if name not in ids:  # An operator closed it before its time.
+        for opened in self._page.windows.values():
+            adopting = ids.get(opened.window.name)
+            if adopting is None or not self._is_for(opened, adopting):
+                # An operator closed it before its time, or it is the rolling window of another day.
                 unwanted += await self._rankings(opened.window.id)
                 continue
-            id = ids[name].window
+            id = adopting.window
             begun.dropped += [ranking for ranking in living if ranking.window == id]
             drafts = await self._rankings(opened.window.id)
             _check_staged(opened.ranking, drafts)
             for draft in drafts:
                 begun.adopted[draft] = Ranking(fact.board, id, draft.segment)
         await self._index.stage([], dropped=unwanted)
+
+    def _is_for(self, opened: OpenedWindow, window: OpenWindow) -> bool:
+        """Whether a draft is for this window of its recurrence: of rolling ones there are more."""
+        window_of = opened.window
+        return window_of.id not in self._rolling or window_of.end == window.end
+
+    def has(self, windows: Iterable[OpenWindow]) -> bool:
+        """Whether it has a draft of each of these that it ought to have: they are of its days."""
+        rolls = {one.name for one in self.board.windows if one.rolls}
+        ends = {(name_of_window(one.window), one.end) for one in self._rolling.values()}
+        folded = {name for name, _ in ends}
+        return all(
+            (name_of_window(one.window), one.end) in ends
+            for one in windows
+            if name_of_window(one.window) in rolls & folded
+        )
 
     async def adopt_as(
         self, begun: MoveBatch, ids: Mapping[tuple[str, Instant | None], str], at: Instant
@@ -483,7 +534,11 @@ class BoardRebuild:
 
     def windows(self) -> Sequence[tuple[str, Ranking]]:
         """Return its windows' names and rankings, for previews."""
-        opened = self._page.windows
+        opened: dict[str, OpenedWindow] = {}
+        for one in self._page.windows.values():
+            known = opened.get(one.window.name)
+            if known is None or (one.window.end or 0) < (known.window.end or 0):
+                opened[one.window.name] = one
         names = (recurrence.name for recurrence in self.board.windows)
         return [(name, opened[name].ranking) for name in names if name in opened]
 
@@ -525,7 +580,7 @@ async def _never(_begun: MoveBatch, _recorded: Recorded) -> bool:
 
 
 Place = tuple[str, Instant | None]
-"""The name and the start of a window."""
+"""The name and the start of a window; of a rolling one the id, as several may start together."""
 
 
 class _Part(NamedTuple):
@@ -539,10 +594,12 @@ class _Part(NamedTuple):
 
 class _Wanted(NamedTuple):
     defined_at: Position
+    name: str
     place: Place
     id: str
     through: Position | None
     """Where it closed; None while it is open."""
+    window: OpenWindow
 
 
 class CorrectedWindows:
@@ -566,20 +623,22 @@ class CorrectedWindows:
         """Return drafts of the windows that a correction folds again, given the state before it."""
         page = state.boards[fact.board]
         corrected = cls(index, page, fact)
-        final = await _refusals_final(ledger, page)
+        final = await refusals_final(ledger, page)
         wanted = _wanted(page, fact)
         for defined_at in dict.fromkeys(one.defined_at for one in wanted):
             some = [one for one in wanted if one.defined_at == defined_at]
+            board = page.board_at(defined_at)
             draft = BoardRebuild(
                 ledger,
                 index,
                 page,
-                page.board_at(defined_at),
+                board,
                 state=state,
                 refusals_final=final,
-                names=frozenset(one.place[0] for one in some),
+                names=frozenset(one.name for one in some),
                 lasting={one.place: one.through for one in some if one.through is not None},
                 coming=coming,
+                rolling=[one.window for one in some if is_rolling(board, one.name)],
             )
             ends = [one.through for one in some if one.through is not None]
             through = None if defined_at == page.defined_at else max(ends)
@@ -638,26 +697,54 @@ class CorrectedWindows:
             await draft.discard()
 
 
+def days_of(before: Board, after: Board, at: Instant) -> list[OpenWindow]:
+    """Return the rolling windows that a redefinition at about this time folds again.
+
+    Today's, and tomorrow's in case that the day ends before it.
+    """
+    again = refolded(before, after)
+    found: list[OpenWindow] = []
+    for recurrence in after.windows:
+        window = recurrence.window_at(at) if recurrence.rolls and recurrence.name in again else None
+        coming = None if window is None else recurrence.next_after(window)
+        some = [one for one in (window, coming) if one is not None]
+        found += [OpenWindow(one.id, one.start, one.end) for one in some]
+    return found
+
+
 def _wanted(page: BoardState, fact: WindowsCorrected) -> list[_Wanted]:
     """Return the windows that are folded again."""
     wanted = [
-        _Wanted(page.defined_at, (name_of_window(one.window), one.start), one.window, None)
+        _wanted_one(page.board, page.defined_at, one, None)
         for one in fact.windows
         if one.window not in fact.kept
     ]
     for closed in fact.closed:
-        defined_at, _ = page.definition_at(Position(closed.through - 1))
-        place = name_of_window(closed.window), closed.start
-        wanted.append(_Wanted(defined_at, place, closed.window, closed.through))
+        defined_at, board = page.definition_at(Position(closed.through - 1))
+        window = OpenWindow(closed.window, closed.start, closed.end)
+        wanted.append(_wanted_one(board, defined_at, window, closed.through))
     return wanted
+
+
+def _wanted_one(
+    board: Board, defined_at: Position, window: OpenWindow, through: Position | None
+) -> _Wanted:
+    name, start = name_of_window(window.window), window.start
+    place = (window.window if is_rolling(board, name) else name), start
+    return _Wanted(defined_at, name, place, window.window, through, window)
+
+
+def is_rolling(board: Board, name: str) -> bool:
+    """Whether the windows of this name overlap."""
+    return any(recurrence.rolls for recurrence in board.windows if recurrence.name == name)
 
 
 def _what(fact: WindowsCorrected) -> WindowsCorrected:
     return msgspec.structs.replace(fact, time=0, actor=None, request_id=None, address=None)
 
 
-async def _refusals_final(ledger: LedgerReader, page: BoardState) -> bool:
-    """Whether the definition in force counts nothing that was refused before it."""
+async def refusals_final(ledger: LedgerReader, page: BoardState) -> bool:
+    """Tell whether the definition in force counts nothing that was refused before it."""
     if not page.earlier:
         return True
     (recorded,) = await ledger.read(after=Position(page.defined_at - 1), limit=1)

@@ -26,11 +26,13 @@ from rankd.model.facts import (
     WindowEnded,
     WindowFrozen,
     WindowOpened,
+    WindowPrepared,
     WindowsCorrected,
     WindowSealed,
     WindowSettled,
 )
 from rankd.model.order import Order
+from rankd.model.redefinition import refolded
 from rankd.model.standing import TieRule
 from rankd.model.window import (
     UNSEALED,
@@ -42,6 +44,9 @@ from rankd.model.window import (
     show_instant,
 )
 from rankd.ports import Ranking, RankingShape
+
+AttemptWindows = Mapping[str, tuple[str, ...]]
+"""By the name of a recurrence, the ids that attempts in its open window are counted under."""
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
@@ -234,7 +239,13 @@ class SealedWindows(dict[str, SealedWindow]):
 
 
 WindowTurn = (
-    WindowOpened | WindowEnded | WindowFrozen | WindowSealed | WindowSettled | WindowDropped
+    WindowOpened
+    | WindowPrepared
+    | WindowEnded
+    | WindowFrozen
+    | WindowSealed
+    | WindowSettled
+    | WindowDropped
 )
 """A step in the life of one window."""
 
@@ -259,6 +270,7 @@ class BoardState:
     """One board's page of the state."""
 
     __slots__ = (
+        "_attempt_windows",
         "_schedule",
         "alias",
         "board",
@@ -266,6 +278,8 @@ class BoardState:
         "default",
         "defined_at",
         "earlier",
+        "prepared",
+        "rolling",
         "sealed",
         "since",
         "terms",
@@ -282,8 +296,12 @@ class BoardState:
         """The definitions before the present one, and where each came into force."""
         self.windows: dict[str, OpenedWindow] = {}
         """The open ones, by the name of their recurrence, in the order of the definition."""
+        self.prepared: dict[str, OpenedWindow] = {}
+        """The coming ones of rolling recurrences, by name: they count scores, and are not read."""
         self.sealed = SealedWindows()
         """The closed ones, by id, oldest first."""
+        self._attempt_windows: tuple[Mapping[str, OpenedWindow], Position, AttemptWindows] | None
+        self._attempt_windows = None
         self._schedule: _Schedule | None = None
         self.traced = True
         """Whether every player with an entry is in ``State.player_boards``. False if entries were
@@ -295,6 +313,7 @@ class BoardState:
     def adopt(self, board: Board, position: Position) -> None:
         """Go by a definition from here on."""
         self.board = board
+        self.rolling = tuple(recurrence for recurrence in board.windows if recurrence.rolls)
         self.terms = Terms(board)
         self.defined_at = position
         self.default = "all" if "all" in self.names else self.names[0]
@@ -309,11 +328,43 @@ class BoardState:
         """The ids of the open windows, by the name of their recurrence."""
         return {name: opened.window.id for name, opened in self.windows.items()}
 
+    @property
+    def attempt_windows(self) -> AttemptWindows:
+        """The ids that attempts in the open windows are counted under, by name, the newest first.
+
+        Those of a rolling window are of its days: an attempt counts as long as its day does.
+        """
+        known = self._attempt_windows
+        if known is None or known[0] is not self.windows or known[1] != self.defined_at:
+            found = dict(map(self._attempt_ids, self.board.windows))
+            ids = {name: found[name] for name in self.windows}
+            known = self._attempt_windows = (self.windows, self.defined_at, ids)
+        return known[2]
+
+    def _attempt_ids(self, recurrence: Recurrence) -> tuple[str, tuple[str, ...]]:
+        opened = self.windows.get(recurrence.name)
+        if opened is None:
+            return recurrence.name, ()
+        if not recurrence.rolls:
+            return recurrence.name, (opened.window.id,)
+        day: Window | None = recurrence.window(base_id(opened.window.id))
+        ids: list[str] = []
+        span = f"{recurrence.definition()}{recurrence.time_zone}"  # Of another, all begins anew.
+        while day is not None and (day.opening or 0) >= (opened.window.start or 0):
+            ids.append(f"{day.id}+{span}")
+            day = recurrence.previous(day)
+        return recurrence.name, tuple(ids)
+
+    @property
+    def counting(self) -> list[OpenedWindow]:
+        """The windows that a submission counts in: the open ones, and the prepared ones behind."""
+        return [*self.windows.values(), *self.prepared.values()]
+
     def copy(self) -> "BoardState":
         """Return the page as it is: nothing that is noted in one of the two is in the other."""
         page = copy(self)
         page.earlier, page.sealed = list(self.earlier), self.sealed.copy()
-        page.windows = dict(self.windows)
+        page.windows, page.prepared = dict(self.windows), dict(self.prepared)
         return page
 
     def board_at(self, position: Position) -> Board:
@@ -381,6 +432,7 @@ class BoardState:
         for sealed in sorted(closed, key=lambda one: one.through):
             self.sealed[sealed.window.id] = sealed
         self.windows = {name_of_window(one.window): self.opened(one) for one in fact.windows}
+        self.prepared = {}
         self.corrected_at = position
 
     def redefine(self, board: Board, fact: BoardDefined, recorded: Recorded) -> None:
@@ -389,9 +441,16 @@ class BoardState:
         for window, *_ in list(self.windows.values()):
             if window.id not in going_on:
                 self._close(window.id, recorded, WindowState.SEALED)
+        again = refolded(self.board, board)
+        still = {one.name for one in board.windows if one.rolls} - again
         self.earlier.append((self.defined_at, self.board))
         self.traced = self.traced and bool(self.board.segments)
         self.adopt(board, recorded.position)
+        self.prepared = {
+            name: prepared._replace(terms=self.terms)
+            for name, prepared in self.prepared.items()
+            if name in still
+        }
 
     def open_defined(self, fact: BoardDefined) -> None:
         """Have the open windows that a definition tells."""
@@ -399,12 +458,19 @@ class BoardState:
         self.windows = {opened.window.name: opened for opened in windows}
         for opened in windows:
             self.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
+        self.prepared = {
+            name: one
+            for name, one in self.prepared.items()
+            if not any(opened.window.id == one.window.id for opened in windows)
+        }
 
     def turn(self, fact: WindowTurn, recorded: Recorded) -> None:
         """Take a step in the life of one window."""
         match fact:
             case WindowOpened():
                 self._open(fact)
+            case WindowPrepared():
+                self._prepare(fact)
             case WindowEnded():
                 self._end(fact, recorded)
             case WindowFrozen():
@@ -425,6 +491,22 @@ class BoardState:
         opened = self.opened(OpenWindow(fact.window, fact.start, fact.end))
         windows = {**self.windows, opened.window.name: opened}
         self.windows = {name: windows[name] for name in self.names if name in windows}
+
+        self.prepared = {
+            name: one for name, one in self.prepared.items() if name != opened.window.name
+        }
+
+    def takes(self, fact: WindowPrepared) -> bool:
+        """Whether a window can be prepared: it was not before, and its recurrence rolls."""
+        name = name_of_window(fact.window)
+        known = self.prepared.get(name)
+        rolls = any(recurrence.name == name for recurrence in self.rolling)
+        return rolls and not self.is_recorded(fact.window) and not _is(known, fact.window)
+
+    def _prepare(self, fact: WindowPrepared) -> None:
+        if self.takes(fact):
+            prepared = self.opened(OpenWindow(fact.window, fact.start, fact.end))
+            self.prepared = {**self.prepared, prepared.window.name: prepared}
 
     def _end(self, fact: WindowEnded, recorded: Recorded) -> None:
         """Begin the grace of a window that is open or frozen."""
@@ -586,6 +668,10 @@ class BoardState:
         assert found is not None, f"{id} is not recorded"
         return found
 
+    def is_prepared(self, id: str) -> bool:
+        """Tell whether a window with this id counts scores unseen."""
+        return _is(self.prepared.get(name_of_window(id)), id)
+
     def is_recorded(self, id: str) -> bool:
         """Tell whether there is a window with this id that a fact opened."""
         return id in self.sealed or self._open_by_id(id) is not None
@@ -598,7 +684,7 @@ class BoardState:
         known = self._schedule
         if known is None or not known.holds(self, now):
             coming = tuple(self._coming(now))
-            begins = min((one.window.start or 0 for one in coming), default=None)
+            begins = min((one.window.opening or 0 for one in coming), default=None)
             known = self._schedule = _Schedule(self.windows, self.defined_at, now, begins, coming)
         return known.coming
 
@@ -621,7 +707,8 @@ class BoardState:
         )
         for one in found:
             window = one.shown if isinstance(one, SealedWindow) else one.window
-            yield ListedWindow(window.name, window.id, window.start, window.end, one.state)
+            bounds = window.start, window.end
+            yield ListedWindow(window.name, window.id, *bounds, one.state, opens=window.opens)
 
     def _resolve(self, text: str, now: Instant) -> OpenedWindow | SealedWindow | UnrecordedWindow:
         name = name_of_window(text)
@@ -653,7 +740,7 @@ class BoardState:
 
     def _recorded(self, window: Window) -> OpenedWindow | SealedWindow | None:
         current = self.windows.get(window.name)
-        if current is not None and current.window.start == window.start:
+        if current is not None and _is_same(current.window, window):
             return current
         return self._sealed_at(window)
 
@@ -667,8 +754,11 @@ class BoardState:
         """Tell whether a window without a fact passed while nothing ran.
 
         It did if a window before it is known, and if retention would have kept it until now. The
-        one window of a recurrence that has no other needs no such witness.
+        one window of a recurrence that has no other needs no such witness. A rolling one would have
+        the scores of the days before it, and was never folded.
         """
+        if recurrence.rolls:
+            return False
         kept = self.board.retention.get(window.name)
         if kept is not None and (window.end or 0) + _microseconds(kept) <= now:
             return False
@@ -692,9 +782,9 @@ class BoardState:
     def openings(self, now: Instant) -> dict[str, str]:
         """Return when the next window of each recurrence that has none open begins, by name."""
         return {
-            coming.window.name: show_instant(coming.window.start)
+            coming.window.name: show_instant(coming.window.opening)
             for coming in self.scheduled(now)
-            if coming.window.start is not None
+            if coming.window.opening is not None
         }
 
     def _sealed_at(self, window: Window) -> SealedWindow | None:
@@ -726,6 +816,21 @@ def seal_time(closed: SealedWindow) -> Instant | None:
         if recurrence.name == window.name:
             return recurrence.sealed_at(window)
     return window.end
+
+
+def _is_same(recorded: Window, window: Window) -> bool:
+    """Whether a recorded window is one of the calendar. Two rolling ones may start together."""
+    rolling = window.opens is not None
+    return recorded.start == window.start and not (rolling and recorded.end != window.end)
+
+
+def _is(opened: OpenedWindow | None, id: str) -> bool:
+    return opened is not None and opened.window.id == id
+
+
+def base_id(id: str) -> str:
+    """Return a window's id as its calendar has it, without the number of its edition."""
+    return id.partition(EDITION)[0]
 
 
 def exact_id(id: str) -> str:

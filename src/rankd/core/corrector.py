@@ -638,6 +638,7 @@ class _Altered(NamedTuple):
             for window in self.before.windows
             if (entry := self.before.entries.get(window))
             != (other := self.after.entries.get(window))
+            and not self.page.is_prepared(window)
         ]
 
     def newly_retracted(self, retraction: Retraction) -> int:

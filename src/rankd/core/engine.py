@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.board_rebuild import BoardRebuild, days_of
 from rankd.core.board_state import BoardState
 from rankd.core.corrections import PlayerState
 from rankd.core.corrector import Corrector
@@ -48,6 +48,7 @@ from rankd.core.rewards import (
     RewardPage,
     list_rewards,
 )
+from rankd.core.rolling_windows import RollingPreparer
 from rankd.core.rule_past import RulePast
 from rankd.core.rule_preview import RuleReplay, RulesPreview
 from rankd.core.runs import Runs
@@ -200,6 +201,7 @@ class Engine(ReadEngine):
     ) -> None:
         super().__init__(writer.projector, clock, ledger, lambda: build().index)
         self.sealer = WindowSealer(writer, self.clock)
+        self.rolling = RollingPreparer(ledger, writer)
         self.archiver = WindowArchiver(
             lambda: self._home.archives, lambda: self.state, reading=reading, repair=self.rebuild
         )
@@ -505,7 +507,14 @@ class Engine(ReadEngine):
 
     def _draft(self, page: BoardState, board: Board) -> BoardRebuild:
         projector = self._writer.projector
-        return BoardRebuild(self._ledger, projector.index, page, board, state=projector.state)
+        return BoardRebuild(
+            self._ledger,
+            projector.index,
+            page,
+            board,
+            state=projector.state,
+            rolling=days_of(page.board, board, self._writer.now()),
+        )
 
     async def retire(
         self, name: str, *, actor: str | None = None, reason: str | None = None

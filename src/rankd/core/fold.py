@@ -22,11 +22,11 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 import msgspec
 
-from rankd.core.board_state import BoardState, OpenedWindow, Terms
+from rankd.core.board_state import BoardState, OpenedWindow, Terms, name_of_window
 from rankd.core.fold_handlers import handler_of, register_fold
 from rankd.core.fold_parts import IN_MOVES_COST_MAX, entries_of_change
 from rankd.core.move_batch import Entries, Judged, MoveBatch, Place, WindowOutcome, receipt_of
@@ -48,6 +48,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
     WindowDropped,
     WindowOpened,
+    WindowPrepared,
     WindowsCorrected,
     is_submission,
 )
@@ -133,7 +134,7 @@ class Fold:
         for recorded in facts:
             fact = recorded.fact
             if is_submission(fact) and fact.board in self._state.boards:
-                for _, ranking, _ in self._state.boards[fact.board].windows.values():
+                for _, ranking, _ in self._state.boards[fact.board].counting:
                     likely[self.home(ranking, fact.player), fact.player] = None
             for ranking, player in entries_of_change(self._state, fact):
                 likely[self.home(ranking, player), player] = None
@@ -153,22 +154,46 @@ class Fold:
 
     def _make_room(self, begun: MoveBatch, board: str) -> None:
         page = self._state.boards.get(board)
-        for opened in () if page is None else page.windows.values():
+        for opened in () if page is None else page.counting:
             begun.opened[opened.ranking] = opened.terms.shape
 
     async def define(self, begun: MoveBatch, fact: BoardDefined, recorded: Recorded) -> None:
         """Take a definition, under which some windows may have been folded again."""
         before, traced = self._state.boards.get(fact.board), False
+        prepared = [] if before is None else list(before.prepared.values())
         if before is not None:  # It needs the page as it was.
             traced = await self._redefine(begun, recorded) and not before.board.segments
             await learn_past(self._state, self.ledger, recorded)
         self._state.note(recorded)
         if traced:  # With its first segments all windows were folded again.
             self._state.trace(self._state.boards[fact.board])
-        drafted = set(begun.adopted.values())
-        for opened in self._state.boards[fact.board].windows.values():
+        page, drafted = self._state.boards[fact.board], set(begun.adopted.values())
+        for opened in page.windows.values():
             if opened.ranking not in drafted:
                 begun.opened[opened.ranking] = opened.terms.shape
+        for one in prepared:
+            if not page.is_prepared(one.window.id) and one.ranking not in drafted:
+                await self._drop(begun, one.ranking)
+
+    async def _drop(self, begun: MoveBatch, window: Ranking) -> None:
+        """Drop all rankings of a window."""
+        every = await self._index.rankings(window.board)
+        begun.dropped += [ranking for ranking in every if ranking.window == window.window]
+
+    async def prepare_window(
+        self, begun: MoveBatch, fact: WindowPrepared, recorded: Recorded
+    ) -> None:
+        """Take the coming window of a rolling recurrence, which was folded from the ledger."""
+        page = self._state.boards.get(fact.board)
+        if page is not None and not page.is_stale(fact) and page.takes(fact):
+            outlived = page.prepared.get(name_of_window(fact.window))
+            if outlived is not None:
+                await self._drop(begun, outlived.ranking)
+            await self._redefine(begun, recorded)  # It needs the page as it was.
+            ranking = Ranking(fact.board, fact.window)
+            if ranking not in begun.adopted.values():
+                begun.opened[ranking] = page.terms.shape
+        self._state.note(recorded)
 
     async def retire(self, begun: MoveBatch, fact: BoardRetired, recorded: Recorded) -> None:
         """Drop all rankings of a board."""
@@ -183,7 +208,7 @@ class Fold:
         page = self._state.boards.get(fact.board)
         if page is not None and page.is_stale(fact):
             return
-        if page is None or not page.is_recorded(fact.window):
+        if page is None or not (page.is_recorded(fact.window) or page.is_prepared(fact.window)):
             begun.fresh.add(Ranking(fact.board, fact.window))
         self._state.note(recorded)
         self._make_room(begun, fact.board)
@@ -253,9 +278,9 @@ class Fold:
         return ranking if state is None else ranking.unseen
 
     def open_windows(self, board: str) -> Sequence[OpenedWindow]:
-        """Return the open windows of a board; none if it is unknown."""
+        """Return the windows of a board that count, also unseen; none if it is unknown."""
         page = self._state.boards.get(board)
-        return [] if page is None else list(page.windows.values())
+        return [] if page is None else page.counting
 
     async def scores_of(self, begun: MoveBatch, opened: OpenedWindow, player: str) -> Scores | None:
         """Return a player's scores in a window, as the facts so far have made them."""
@@ -313,8 +338,25 @@ class Fold:
                 continue
             bar = ATTEMPTS_EXHAUSTED if name in spent else verdict
             outcomes[name] = await self._judge(begun, opened, fact, recorded, segments, bar)
+        if verdict is None and page.prepared:
+            await self._submit_unseen(begun, page, fact, recorded, segments, outcomes)
         reasons = () if barred is None else barred.reasons
         begun.judged.append(Judged(page, fact, recorded.position, outcomes, reasons, expires))
+
+    async def _submit_unseen(
+        self,
+        begun: MoveBatch,
+        page: BoardState,
+        fact: ScoreSubmitted,
+        recorded: Recorded,
+        segments: Sequence[str],
+        outcomes: Mapping[str, WindowOutcome],
+    ) -> None:
+        """Judge a submission in the prepared windows of recurrences that did not reject it."""
+        for name, opened in page.prepared.items():
+            today = outcomes.get(name)
+            if today is None or not isinstance(today.verdict, Rejected):
+                await self._judge(begun, opened, fact, recorded, segments, None)
 
     async def _judge(
         self,
@@ -444,7 +486,7 @@ class Fold:
             old, new = segments_of(page.board, before), segments_of(page.board, attributes)
             if old == new:
                 continue
-            for opened in page.windows.values():
+            for opened in page.counting:
                 await self._change_in_window(begun, opened, player, old, new)
 
     async def _change_in_window(
@@ -503,5 +545,6 @@ register_fold(ScoreSubmitted, ExpiringScoreSubmitted, ScoreAdjusted, fold=Fold.s
 register_fold(BoardDefined, BoardRedefined, BoardRelearned, fold=Fold.define, barrier=True)
 register_fold(BoardRetired, BoardExpired, fold=Fold.retire, barrier=True)
 register_fold(WindowOpened, fold=Fold.open_window)
+register_fold(WindowPrepared, fold=Fold.prepare_window, barrier=True)
 register_fold(WindowDropped, fold=Fold.drop_window, barrier=True)
 register_fold(WindowsCorrected, fold=Fold.correct, barrier=True)

@@ -5,12 +5,12 @@ submissions, which an index judges as columns.
 """
 
 from array import array
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property, partial
 from itertools import groupby
 from typing import NamedTuple
 
-from rankd.core.board_state import BoardState
+from rankd.core.board_state import BoardState, OpenedWindow
 from rankd.core.fold_handlers import is_barrier
 from rankd.core.move_batch import Place
 from rankd.core.receipts import JudgedRun, Receipts, RunReceipts, joined
@@ -185,7 +185,7 @@ class FoldParts:
         limit = page.board.limits.attempts_max
         if limit is None:
             return None
-        made = partial(self._state.attempts.most, page.board.name, page.window_ids)
+        made = partial(self._state.attempts.most, page.board.name, page.attempt_windows)
         return _AttemptsLeft(limit, made)
 
     def _intricate_until(
@@ -218,7 +218,7 @@ class FoldParts:
         cost = 1 + self._cost_of_segments(fact)
         page = self._state.boards.get(fact.board) if is_submission(fact) else None
         if page is not None:
-            cost += len(page.windows) * (1 + len(page.board.segments))
+            cost += (len(page.windows) + len(page.prepared)) * (1 + len(page.board.segments))
         return cost
 
     def _cost_of_segments(self, fact: Fact) -> int:
@@ -233,7 +233,7 @@ def judged_in_place(page: BoardState) -> bool:
 
 def _cost_in_place(page: BoardState) -> int:
     """Return about how many moves a submission makes in place; shared ranks cost another search."""
-    rankings = len(page.windows) * (1 + len(page.board.segments))
+    rankings = (len(page.windows) + len(page.prepared)) * (1 + len(page.board.segments))
     return rankings if page.board.ties is TieRule.ORDINAL else 2 * rankings
 
 
@@ -245,7 +245,7 @@ def entries_of_change(state: State, fact: Fact) -> Iterator[Place]:
     known = state.profile(change.player).attributes
     changed = differing(known, change.attributes_after(known))
     for page in state.concerned(change.player, changed) if changed else ():
-        for _, ranking, _ in page.windows.values():
+        for _, ranking, _ in page.counting:
             yield ranking, change.player
 
 
@@ -284,7 +284,7 @@ class InPlaceFold:
                 JudgedRun(
                     self._state.boards[run.board.name].windows,
                     run,
-                    told,
+                    told[: len(self._state.boards[run.board.name].windows)],
                     {} if one is None else one.reasons,
                 )
             )
@@ -312,7 +312,7 @@ class InPlaceFold:
             old, new = segments_of(page.board, before), segments_of(page.board, attributes)
             left = [segment for segment in old if segment not in new]
             entered = [segment for segment in new if segment not in old]
-            for opened in page.windows.values() if left or entered else ():
+            for opened in page.counting if left or entered else ():
                 yield SegmentChange(opened.ranking, player, left, entered)
 
     def _run(self, facts: Sequence[Recorded]) -> Run:
@@ -376,14 +376,29 @@ def run_of(
     metadata = [fact.metadata for fact in facts]
     return Run(
         page.board,
-        [opened.ranking for opened in page.windows.values()],
+        [opened.ranking for opened in _counting(page)],
         [fact.player for fact in facts],
         scores,
         deltas if 1 in deltas else None,
         positions,
         metadata if metadata.count(None) < len(metadata) else None,
         segments,
+        follows=_following(page) if page.prepared else (),
     )
+
+
+def _counting(page: BoardState) -> Iterable[OpenedWindow]:
+    return page.counting if page.prepared else page.windows.values()
+
+
+def _following(page: BoardState) -> list[tuple[int, int]]:
+    """Return pairs of a prepared window and the open one before it, by their numbers in a run."""
+    names = list(page.windows)
+    return [
+        (len(names) + number, names.index(name))
+        for number, name in enumerate(page.prepared)
+        if name in names
+    ]
 
 
 def _one_board(facts: Sequence[Recorded]) -> bool:

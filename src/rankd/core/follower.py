@@ -13,6 +13,7 @@ from typing import Any
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.core.read_engine import ReadEngine
 from rankd.core.recovery import Build, IndexHome, recover
+from rankd.core.rolling_windows import RollingDrafts
 from rankd.core.steady_clock import LASTING_SECONDS, ClockMonitor, SteadyClock
 from rankd.core.supervisor import Supervisor
 from rankd.core.window_archiver import WindowArchiver
@@ -259,6 +260,9 @@ async def following(
         follower.supervisor.start("follower", follower.run),
         follower.supervisor.start("clock", monitor.run),
         follower.supervisor.start("movement", follower.movement.run),
+        follower.supervisor.start(
+            "rolling_windows", RollingDrafts(ledger, lambda: follower.projector).run
+        ),
         follower.supervisor.start("window_archiver", archiver.run),
     ]
     try:

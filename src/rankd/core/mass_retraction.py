@@ -192,7 +192,12 @@ class MassRetraction:
     def _windows(self) -> object:
         pages = self._state.boards
         return {
-            name: (list(ids), list(pages[name].sealed), [*pages[name].windows])
+            name: (
+                list(ids),
+                list(pages[name].sealed),
+                [*pages[name].windows],
+                [one.window.id for one in pages[name].prepared.values()],
+            )
             for name, ids in self.selected.windows.items()
             if name in pages
         }
@@ -221,7 +226,7 @@ class MassRetraction:
 
     async def _begun(self, page: BoardState) -> CorrectedWindows:
         touched = self.selected.windows[page.board.name]
-        opened = [one.window for one in page.windows.values()]
+        opened = [one.window for one in page.counting]
         closed = [sealed for id, sealed in page.sealed.items() if id in touched]
         fact = WindowsCorrected(
             page.board.name,
@@ -251,6 +256,8 @@ class MassRetraction:
         for name, drafts in self._drafts.items():
             page, players = self._state.boards[name], self.selected.players_on(name)
             for id in self.selected.windows[name]:
+                if page.is_prepared(id):
+                    continue
                 window = recorded_window(page, id)
                 async for some in self._compared(page, window.ranking, drafts, players):
                     for player, before, after in some:

@@ -40,6 +40,7 @@ MOMENTS_MAX = 20
 _HARMLESS = frozenset(
     (
         *("window_opened", "window_sealed", "window_ended", "window_frozen", "window_settled"),
+        "window_prepared",
         *("score_adjusted", "facts_redacted", "key_created", "keys_used", "key_revoked"),
         *("signing_key_created", "webhook_set", "webhook_removed", "webhook_rewound"),
         "webhooks_sent",
@@ -51,7 +52,7 @@ _OF_WINDOWS = frozenset(
     (
         *("board_defined", "board_retired", "time_corrected", "windows_corrected"),
         *("window_opened", "window_sealed", "window_dropped", "window_ended", "window_frozen"),
-        "window_settled",
+        *("window_settled", "window_prepared"),
     )
 )
 """The kinds of facts that make the state of a board, without its players."""
@@ -88,7 +89,7 @@ async def page_before(
 def is_open_still(present: Present, ranking: Ranking) -> bool:
     """Whether the window of a ranking is open now."""
     page = present.state.boards.get(ranking.board)
-    return page is not None and ranking.window in page.window_ids.values()
+    return page is not None and ranking.readable and ranking.window in page.window_ids.values()
 
 
 async def copy_cost(present: Present, ranking: Ranking, position: Position) -> int:

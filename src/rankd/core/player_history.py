@@ -40,7 +40,7 @@ from rankd.model.facts import (
     right_time,
 )
 from rankd.model.order import Order
-from rankd.model.redefinition import Translation, judging, refolded
+from rankd.model.redefinition import Translation, judging, refolded, scale
 from rankd.model.submission import Counted, Rejected, judge
 from rankd.model.window import Instant, Recurrence, Window
 from rankd.ports import LedgerReader
@@ -176,14 +176,22 @@ class Stretch(NamedTuple):
         return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
 
 
+def _same(known: Sequence[Stretch], window: Window) -> Stretch | None:
+    """Return the recorded one of a window's time, or else of its id."""
+    found = [one for one in known if (one.start, one.end) == (window.start, window.end)]
+    return next(iter(found or [one for one in known if one.id == window.id]), None)
+
+
 class Stretches:
     """The recorded windows of a board, found by position and time."""
 
     def __init__(self, page: BoardState) -> None:
         self._by_name: dict[str, list[Stretch]] = {}
+        boards = [page.board, *(board for _, board in page.earlier)]
+        self._rolling = {one.name for board in boards for one in board.windows if one.rolls}
         for sealed in page.sealed.values():
             self._add(page, sealed.window, sealed.through)
-        for opened in page.windows.values():
+        for opened in page.counting:
             self._add(page, opened.window, None)
         for several in self._by_name.values():
             several.sort(key=lambda one: (one.through is None, one.through or 0))
@@ -194,18 +202,47 @@ class Stretches:
         stretch = Stretch(window.name, window.id, window.start, window.end, through, after)
         self._by_name.setdefault(window.name, []).append(stretch)
 
+    def has(self, stretch: Stretch) -> bool:
+        """Whether a window is recorded and kept."""
+        return stretch in self._by_name.get(stretch.name, ())
+
+    def rolls(self, name: str) -> bool:
+        """Whether windows of this name overlap, under any definition."""
+        return name in self._rolling
+
     @property
     def names(self) -> Iterable[str]:
         """The names of the recurrences that it has windows of."""
         return self._by_name.keys()
 
     def at(self, names: Iterable[str], position: Position, at: Instant) -> Iterator[Stretch]:
-        """Yield the windows of these recurrences that a fact counts in."""
+        """Yield the windows of these recurrences that a fact counts in.
+
+        Of a rolling one several: it counts in each whose days have its own.
+        """
         for name in names:
             for stretch in self._by_name.get(name, ()):
                 if stretch.covers(position, at):
                     yield stretch
-                    break
+                    if name not in self._rolling:
+                        break
+
+    def of_rolling(
+        self, recurrence: Recurrence, position: Position, at: Instant, *, all_days: bool
+    ) -> Iterator[Stretch]:
+        """Yield the windows of a rolling recurrence that a fact counts in: its day's own first.
+
+        That one alone refuses it. It may be kept no longer; so may be the other ones, which are
+        left out without ``all_days``.
+        """
+        known = list(self.at([recurrence.name], position, at))
+        windows = recurrence.covering(at)
+        for window in windows if all_days else windows[:1]:
+            found = _same(known, window)
+            if found is not None:
+                known.remove(found)
+            yield found or Stretch(window.name, window.id, window.start, window.end, None)
+        yield from known
 
     def dropped_at(self, recurrences: Iterable[Recurrence], at: Instant) -> Iterator[Stretch]:
         """Yield the windows of a time that are kept no longer, by the calendar.
@@ -232,6 +269,9 @@ class _Submitted:
     """The windows that it counts in, also those that a later definition added."""
     counts: bool = True
     """Whether it is neither refused everywhere nor held."""
+    beside: frozenset[str] = frozenset()
+    """The ids of those that do not decide whether it is refused: of its later days, of rolling
+    windows."""
     refused_in: set[str] = field(default_factory=set)
     """The names of the windows that refused it."""
     retractions: int = 0
@@ -259,6 +299,31 @@ class _Submitted:
 class _DefinitionAt(NamedTuple):
     position: Position
     board: Board
+
+
+def _may_refuse(definitions: Sequence[_DefinitionAt], facts: Sequence[Recorded]) -> bool:
+    """Whether a rolling window may refuse a player's submission because of the earlier ones.
+
+    Only where a total may leave its bounds. Then the windows of all days matter, also of those that
+    are kept no longer.
+    """
+    if not any(one.rolls for _, board in definitions for one in board.windows):
+        return False
+    low = high = 0
+    for number in _numbers(facts):
+        low, high = low + min(number, 0), high + max(number, 0)
+    factor = max(scale(definitions[0].board, board) for _, board in definitions)
+    return any(
+        low * factor < board.score_low or high * factor > board.score_high
+        for _, board in definitions
+    )
+
+
+def _numbers(facts: Sequence[Recorded]) -> Iterator[int]:
+    for recorded in facts:
+        fact = recorded.fact
+        if is_submission(fact):
+            yield from fact.scores if fact.scores is not None else (fact.delta or 0,)
 
 
 class PlayerHistory:
@@ -290,6 +355,9 @@ class PlayerHistory:
         self._orders: dict[Position, Order] = {}
         self._attempts: dict[str, int] = {}
         """By the ids of windows, while the board bounds them."""
+        self._rolling_attempts: dict[str, list[Instant]] = {}
+        """Their times, by the names of rolling windows, while the board bounds them."""
+        self._all_days = _may_refuse(self._definitions, facts.facts)
         self._folded: list[_Submitted] = []
         self._by_position: dict[Position, _Submitted] = {}
         self._replay(facts.facts, wrong_times)
@@ -331,11 +399,22 @@ class PlayerHistory:
     def _take(self, recorded: Recorded, at: Instant) -> None:
         fact, position = recorded.fact, recorded.position
         assert is_submission(fact) or isinstance(fact, MetadataSet)
-        recurrences = self._definition_at(position).board.windows
+        windows = self._definition_at(position).board.windows
+        recurrences = [one for one in windows if not one.rolls]
         stretches = list(self._stretches.at([one.name for one in recurrences], position, at))
         self.windows |= dict.fromkeys(stretch.id for stretch in stretches)
         stretches += self._stretches.dropped_at(recurrences, at)
-        submitted = _Submitted(position, at, fact, stretches)
+        beside: set[str] = set()
+        for recurrence in (one for one in windows if one.rolls):
+            rolling = list(
+                self._stretches.of_rolling(recurrence, position, at, all_days=self._all_days)
+            )
+            self.windows |= dict.fromkeys(
+                one.id for one in self._stretches.at([recurrence.name], position, at)
+            )
+            stretches += rolling
+            beside.update(one.id for one in rolling[1:])
+        submitted = _Submitted(position, at, fact, stretches, beside=frozenset(beside))
         self._folded.append(submitted)
         self._by_position[position] = submitted
         corrections = self._corrections
@@ -346,10 +425,11 @@ class PlayerHistory:
             for stretch in stretches:
                 if stretch.name in submitted.refused_in:
                     continue
-                if self._count(submitted, stretch, position) is False:
+                refuses = self._count(submitted, stretch, position) is False
+                if refuses and stretch.id not in submitted.beside:
                     submitted.refused_in.add(stretch.name)
             refused = frozenset(submitted.refused_in)
-            everywhere = len(refused) == len(stretches)
+            everywhere = len(refused) == len({stretch.name for stretch in stretches})
             if refused or everywhere:
                 submitted.refusal = WindowRefusal(everywhere, refused)
                 submitted.counts = not everywhere
@@ -360,17 +440,27 @@ class PlayerHistory:
         if limit is None or isinstance(submitted.fact, MetadataSet) or submitted.fact.overrides:
             return
         for stretch in submitted.stretches:
-            made = self._attempts.get(stretch.id, 0)
+            if stretch.id in submitted.beside:
+                continue
+            made = self._attempts_in(stretch)
             if made >= limit:
                 submitted.refused_in.add(stretch.name)
+            elif self._stretches.rolls(stretch.name):
+                self._rolling_attempts.setdefault(stretch.name, []).append(submitted.at)
             else:
                 self._attempts[stretch.id] = made + 1
 
+    def _attempts_in(self, stretch: Stretch) -> int:
+        if not self._stretches.rolls(stretch.name):
+            return self._attempts.get(stretch.id, 0)
+        times = self._rolling_attempts.get(stretch.name, ())
+        return sum(at >= (stretch.start or 0) for at in times)
+
     def _define(self, definition: _DefinitionAt) -> None:
         """Fold the windows again that are open then and that the definition changes."""
-        self._forget_attempts(definition.board)
         before = self._definition_at(Position(definition.position - 1)).board
         changed = refolded(before, definition.board)
+        self._forget_attempts(before, definition.board)
         if not self._finals.get(definition.position, True):
             for submitted in self._folded:
                 submitted.refused_in -= changed
@@ -378,19 +468,26 @@ class PlayerHistory:
         added = {one.name for one in definition.board.windows} - {
             one.name for one in before.windows
         }
+        days = [one for one in definition.board.windows if one.rolls and one.name in changed]
         for submitted in self._folded:
             self._add_windows(submitted, added, definition.position)
+            for recurrence in days if self._all_days else ():
+                self._add_days(submitted, recurrence)
         for stretch in self._known_stretches():
             going_on = stretch.through is None or stretch.through > definition.position
             if stretch.name in changed and going_on:
                 self._fold_again(stretch, definition.position)
 
-    def _forget_attempts(self, board: Board) -> None:
+    def _forget_attempts(self, before: Board, board: Board) -> None:
         """Forget those of windows that a definition leaves out, or bounds no more."""
         bounded = board.limits.attempts_max is not None
         names = {one.name for one in board.windows} if bounded else set()
         kept = {id: made for id, made in self._attempts.items() if name_of_window(id) in names}
         self._attempts = kept
+        known = {one.name: one for one in before.windows}
+        again = {one.name for one in board.windows if not one.has_windows_of(known.get(one.name))}
+        times = self._rolling_attempts
+        self._rolling_attempts = {name: times[name] for name in times if name in names - again}
 
     def _add_windows(self, submitted: _Submitted, names: Set[str], since: Position) -> None:
         """Have a submission count also in windows that a definition added, if it was made then."""
@@ -399,6 +496,16 @@ class PlayerHistory:
             if going_on and stretch not in submitted.stretches:
                 submitted.stretches.append(stretch)
                 self.windows[stretch.id] = None
+
+    def _add_days(self, submitted: _Submitted, recurrence: Recurrence) -> None:
+        """Have a submission count in the days of a changed rolling recurrence that are not kept."""
+        name, known = recurrence.name, self._stretches
+        gone = [one for one in submitted.stretches if one.name == name and not known.has(one)]
+        for stretch in gone:
+            self.entries.pop(stretch.id, None)
+        stretches = [one for one in submitted.stretches if one not in gone]
+        days = known.of_rolling(recurrence, submitted.position, submitted.at, all_days=True)
+        submitted.stretches = list(dict.fromkeys([*stretches, *days]))
 
     def _retract(self, retraction: Retraction, change: int, position: Position) -> None:
         selected = [

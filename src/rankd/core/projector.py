@@ -9,20 +9,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rankd.core.board_rebuild import BoardRebuild, CorrectedWindows
+from rankd.core.board_rebuild import BoardRebuild, CorrectedWindows, days_of
 from rankd.core.fold import Fold
 from rankd.core.fold_parts import FoldParts
 from rankd.core.mass_retraction import MassRetraction, scan
 from rankd.core.move_batch import MoveBatch
 from rankd.core.receipts import Collect, Receipts, encoded, joined
+from rankd.core.rolling_draft import RollingDraft
 from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import (
+    OpenWindow,
     Position,
     Recorded,
     RetractionUndone,
     ScoresRetracted,
     ScoreSubmitted,
+    WindowPrepared,
     WindowsCorrected,
     is_definition,
 )
@@ -81,6 +84,8 @@ class Projector:
         """Prepared for redefinitions that are about to be recorded, by board."""
         self.corrections: dict[str, CorrectedWindows] = {}
         """Prepared for corrections that are about to be recorded, by board."""
+        self.rolling: dict[tuple[str, str], RollingDraft] = {}
+        """Of coming rolling windows, by board and window."""
         self.retractions: list[MassRetraction] = []
         """Prepared for a retraction of many players that is about to be recorded, if there is one.
         """
@@ -224,6 +229,9 @@ class Projector:
         if isinstance(fact, WindowsCorrected):
             await self._correct(begun, recorded, fact)
             return False
+        if isinstance(fact, WindowPrepared):
+            await self._prepare_window(begun, recorded, fact)
+            return False
         if isinstance(fact, ScoresRetracted | RetractionUndone):
             return await self._retract(begun, recorded, fact)
         assert is_definition(fact)
@@ -231,7 +239,9 @@ class Projector:
         board = Board.define(fact.board, fact.definition)
         draft = _prepared(self.drafts, recorded)
         final = fact.refusals_final
-        if draft is not None and not draft.fits(board, final, self.state):
+        if draft is not None and not (
+            draft.fits(board, final, self.state) and draft.has(fact.windows)
+        ):
             await draft.discard()
             draft = None
         if draft is None and refolded(page.board, board):
@@ -242,6 +252,7 @@ class Projector:
                 board,
                 state=self.state,
                 refusals_final=final,
+                rolling=days_of(page.board, board, recorded.at),
             )
         if draft is not None:
             await draft.catch_up(through=Position(recorded.position - 1))
@@ -286,6 +297,21 @@ class Projector:
             drafts = await CorrectedWindows.begun(self._ledger, self.index, self.state, fact)
         await drafts.catch_up(through=Position(recorded.position - 1))
         await drafts.adopt(begun, fact)
+
+    async def _prepare_window(
+        self, begun: MoveBatch, recorded: Recorded, fact: WindowPrepared
+    ) -> None:
+        """Have a rolling window adopted, folded up to its fact."""
+        page = self.state.boards[fact.board]
+        draft = self.rolling.pop((fact.board, fact.window), None)
+        fits = draft is not None and draft.fits(page, fact) and draft.position < recorded.position
+        if draft is not None and not fits:
+            await draft.discard()
+        if draft is None or not fits:
+            window = OpenWindow(fact.window, fact.start, fact.end)
+            draft = await RollingDraft.begun(self._ledger, self.index, page, self.state, window)
+        await draft.catch_up(through=Position(recorded.position - 1))
+        await draft.adopt(begun, recorded.at)
 
 
 def _prepared(drafts: dict[str, D], recorded: Recorded) -> D | None:

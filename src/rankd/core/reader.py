@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 import msgspec
 
-from rankd.core.board_state import OpenedWindow, SealedWindow, Terms, UnrecordedWindow
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, Terms, UnrecordedWindow
 from rankd.core.distribution import (
     BUCKETS_DEFAULT,
     ScoreDistribution,
@@ -306,7 +306,7 @@ class RankingView(NamedTuple):
     ) -> "RankingView":
         """Return a ranking of a window."""
         scheduled = found.state is WindowState.SCHEDULED
-        opens_at = found.window.start if scheduled else None
+        opens_at = found.window.opening if scheduled else None
         until = found.decays_until if found.terms.order.decays else None
         return cls(found.terms, ranking, found.state, opens_at, until)
 
@@ -318,6 +318,11 @@ class RankingView(NamedTuple):
         if total and self.state is WindowState.SCHEDULED:
             return self._replace(state=WindowState.OPEN, opens_at=None)
         return self
+
+
+def _readable(page: BoardState, ranking: Ranking) -> Ranking:
+    """Return a ranking, or an empty one in place of one that is prepared and not open."""
+    return ranking.closed_to_readers if page.is_prepared(ranking.window) else ranking
 
 
 Read = Callable[..., Coroutine[Any, Any, T]]
@@ -491,13 +496,14 @@ class Reader:
         elif segment is None and not found.terms.order.decays:
             return RankingView(found.terms, found.ranking)
         if segment is None:
-            return RankingView.of(found, found.ranking)
+            return RankingView.of(found, _readable(page, found.ranking))
         known = found.terms.board.segments
         if segment.partition(":")[0] not in known or ":" not in segment:
             there = ", ".join(known) or "none"
             message = f"must be a segment of the board and a value, as region:eu; it has {there}"
             raise InvalidPage([FieldError("segment", message)])
-        return RankingView.of(found, Ranking(board, found.ranking.window, segment))
+        ranking = Ranking(board, found.ranking.window, segment)
+        return RankingView.of(found, _readable(page, ranking))
 
     # ---------------------------------------------------------------------- one player
 

@@ -121,7 +121,7 @@ def recorded_window(page: BoardState, id: str) -> OpenedWindow | SealedWindow:
     sealed = page.sealed.get(id)
     if sealed is not None:
         return sealed
-    return next(opened for opened in page.windows.values() if opened.window.id == id)
+    return next(opened for opened in page.counting if opened.window.id == id)
 
 
 async def _replace(  # noqa: PLR0913 - a window of a page, a player, and its entry
@@ -291,7 +291,7 @@ async def _set_player_state(
         unseen = _is_unseen(fold, page, player)
         if unseen == before[page.board.name]:
             continue
-        shapes = {one.ranking.window: one.terms.shape for one in page.windows.values()}
+        shapes = {one.ranking.window: one.terms.shape for one in page.counting}
         shapes |= {one.ranking.window: one.terms.shape for one in page.sealed.values()}
         seen = [ranking for ranking in await _seen(fold, page) if ranking.window in shapes]
         targets = {one if unseen else one.unseen: one.unseen if unseen else one for one in seen}

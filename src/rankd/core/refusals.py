@@ -210,14 +210,18 @@ class _Totals:
 
     def __init__(self, definitions: Sequence[_RecordedDefinition]) -> None:
         self._entries: dict[str, _Entries] = {}
-        """By the ids of the open windows."""
+        """By the ids of the open windows, and of those of the coming days of rolling ones."""
         self._coming = [_Refolding(before.board, after) for before, after in pairwise(definitions)]
 
     def turn(self, recorded: Recorded, page: BoardState) -> None:
         """Take a definition or a turned window, which the page has noted already."""
         before = self._entries
-        self._entries = {
-            opened.window.id: before.get(opened.window.id, {}) for opened in page.windows.values()
+        between = {one.name for one in page.rolling if one.name not in page.windows}
+        kept = {id: before[id] for id in before if name_of_window(id) in between}
+        self._entries = kept | {
+            id: before.get(id, {})
+            for opened in page.windows.values()
+            for id in _counted_in(page.board, opened.window)
         }
         if is_definition(recorded.fact):
             self._define(recorded, page)
@@ -228,7 +232,8 @@ class _Totals:
         if self._coming and self._coming[0].position == recorded.position:
             folded = self._coming.pop(0).entries_at(recorded.at)
             for name, entries in folded.items():
-                self._entries[page.windows[name].window.id] = entries
+                opened = page.windows.get(name)
+                self._entries[name if opened is None else opened.window.id] = entries
         for refolding in self._coming:
             refolding.translator.define(recorded.position, page.board)
 
@@ -243,7 +248,7 @@ class _Totals:
         verdicts = {
             name: ATTEMPTS_EXHAUSTED
             if name in exhausted
-            else _judge_in(self._entries[opened.window.id], page.board, fact, recorded.at)
+            else self._judge(opened.window, page.board, fact, recorded.at)
             for name, opened in page.windows.items()
         }
         refusal = _refusal_of(verdicts)
@@ -252,6 +257,22 @@ class _Totals:
         for refolding in self._coming:
             refolding.submit(recorded.at, original, refusal)
         return refusal
+
+    def _judge(self, window: Window, board: Board, fact: ScoreSubmitted, at: Instant) -> Verdict:
+        """Judge a submission in its window, and in those of later days if that counts it."""
+        own, *later = _counted_in(board, window)
+        verdict = _judge_in(self._entries[own], board, fact, at)
+        for id in () if isinstance(verdict, Rejected) else later:
+            _judge_in(self._entries[id], board, fact, at)
+        return verdict
+
+
+def _counted_in(board: Board, window: Window) -> tuple[str, ...]:
+    """Return under which ids a submission counts that is made in a window: its own first."""
+    rolling = next((one for one in board.windows if one.name == window.name and one.rolls), None)
+    if rolling is None or window.end is None:
+        return (window.id,)
+    return tuple(one.id for one in rolling.covering(window.end - 1))
 
 
 def _judge_in(entries: _Entries, board: Board, fact: ScoreSubmitted, at: Instant) -> Verdict:
@@ -283,7 +304,7 @@ class _Refolding:
         self._roll(at)
         translated = self.translator.translate(fact)
         for name, entries in () if translated is None else self._entries.items():
-            if not (self._final and refusal.holds_in(name)):
+            if not (self._final and refusal.holds_in(name_of_window(name))):
                 assert translated is not None
                 _judge_in(entries, self.translator.board, translated, at)
 
@@ -302,7 +323,10 @@ class _Refolding:
             self._entries[name] = {}
 
     def entries_at(self, at: Instant) -> Mapping[str, _Entries]:
-        """Return the scores in the windows that are open when it comes into force, by name."""
+        """Return the scores in the windows that are open when it comes into force, by name.
+
+        Those in windows of rolling recurrences by id, with the windows of coming days.
+        """
         self._roll(at)
         return self._entries
 
@@ -313,13 +337,25 @@ class _Refolding:
         turns = [NEVER]
         for recurrence in self._recurrences:
             name, window = recurrence.name, recurrence.window_at(at)
-            if window is None:
+            if recurrence.rolls:
+                self._roll_days(recurrence.covering(at))
+            elif window is None:
                 self._windows.pop(name, None)
                 self._entries.pop(name, None)
                 coming = recurrence.next_opening(at)
                 turns.append(NEVER if coming is None or coming.start is None else coming.start)
                 continue
-            turns.append(NEVER if window.end is None else window.end)
-            if self._windows.get(name) != window:
+            elif self._windows.get(name) != window:
                 self._windows[name], self._entries[name] = window, {}
+            turns.append(NEVER if window is None or window.end is None else window.end)
         self._turn_at = min(turns)
+
+    def _roll_days(self, windows: Sequence[Window]) -> None:
+        """Go on with the windows of a rolling recurrence that contain a day."""
+        ids = {window.id for window in windows}
+        name = windows[0].name
+        for id in [id for id in self._entries if id != name and name_of_window(id) == name]:
+            if id not in ids:
+                del self._entries[id]
+        for id in ids:
+            self._entries.setdefault(id, {})

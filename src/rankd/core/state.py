@@ -84,6 +84,7 @@ from rankd.model.facts import (
     WindowEnded,
     WindowFrozen,
     WindowOpened,
+    WindowPrepared,
     WindowsCorrected,
     WindowSealed,
     WindowSettled,
@@ -306,7 +307,7 @@ class State:
         if limit is None or fact.overrides:
             return NO_WINDOWS
         board, player = page.board.name, fact.player
-        return self.attempts.take(board, page.window_ids, player, limit, self.journal)
+        return self.attempts.take(board, page.attempt_windows, player, limit, self.journal)
 
     def note_term(self, fact: ScoreSubmitted, recorded: Recorded) -> Instant | None:
         """Note the term of a submission that is judged; return when it is over, None for never."""
@@ -319,8 +320,13 @@ class State:
         """Forget the attempts in windows that are not open, or not bounded any more."""
         page = self.boards.get(board)
         bounded = page is not None and page.board.limits.attempts_max is not None
-        windows = page.window_ids if page is not None and bounded else {}
-        self.attempts.keep_open(board, windows, self.journal)
+        if page is None or not bounded:
+            self.attempts.keep_open(board, set(), self.journal)
+            return
+        open_now = {id for ids in page.attempt_windows.values() for id in ids}
+        # Between two windows of a rolling recurrence, days go on that both have in common.
+        between = {one.name for one in page.rolling if one.name not in page.windows}
+        self.attempts.keep_open(board, open_now, self.journal, between)
 
     # ...... runs
 
@@ -637,7 +643,15 @@ def _retire(state: State, fact: BoardRetired, _recorded: Recorded) -> None:
         state.forget_segmented()
 
 
-@state_handler(WindowOpened, WindowEnded, WindowFrozen, WindowSealed, WindowSettled, WindowDropped)
+@state_handler(
+    WindowOpened,
+    WindowPrepared,
+    WindowEnded,
+    WindowFrozen,
+    WindowSealed,
+    WindowSettled,
+    WindowDropped,
+)
 def _turn(state: State, fact: WindowTurn, recorded: Recorded) -> None:
     page = state.change_board(fact.board)
     if page is not None and not page.is_stale(fact):

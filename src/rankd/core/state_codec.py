@@ -118,6 +118,7 @@ class BoardFrame(msgspec.Struct, tag="board", array_like=True):
     earlier: list[tuple[Position, dict[str, Any]]]
     traced: bool = False
     corrected_at: Position = Position(0)
+    prepared: list[OpenWindow] = []
 
 
 class NotedWrongTimes(msgspec.Struct, tag="wrong_times", array_like=True):
@@ -415,6 +416,7 @@ def _note_page(page: BoardState) -> BoardFrame:
         [(position, board.definition()) for position, board in page.earlier],
         page.traced,
         page.corrected_at,
+        [OpenWindow(one.id, one.start, one.end) for one, *_ in page.prepared.values()],
     )
 
 
@@ -570,6 +572,8 @@ def _read_page(noted: BoardFrame) -> BoardState:
     page.earlier = [(at, Board.define(noted.name, before)) for at, before in noted.earlier]
     windows: list[OpenedWindow] = [page.opened(window) for window in noted.windows]
     page.windows = {opened.window.name: opened for opened in windows}
+    prepared = [page.opened(window) for window in noted.prepared]
+    page.prepared = {opened.window.name: opened for opened in prepared}
     for one in noted.sealed:
         window = Window(one.name, one.window, one.start, one.end)
         terms = page.terms

@@ -302,9 +302,17 @@ def _sealed(page: BoardState, id: str) -> SealedWindow:
     return sealed
 
 
+def _refuse_rolling(page: BoardState, name: str) -> None:
+    """Raise InvalidRequest for a rolling window: scores of a day are in those of other days too."""
+    if any(recurrence.name == name for recurrence in page.rolling):
+        message = "must not be a rolling window, which ends with its day and by nothing else"
+        raise InvalidRequest([FieldError("window", message)])
+
+
 def _reset(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:
     found = _recorded(page, asked, now, "reset")
     window = found.window
+    _refuse_rolling(page, window.name)
     if isinstance(found, OpenedWindow) and asked.window == window.name:
         before = page.reset_before(window)
         if before is not None and before.reason == asked.reason:
@@ -328,6 +336,7 @@ def _reset(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:
 def _freeze(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:
     found = _recorded(page, asked, now, "freeze")
     window, board, since = found.window, page.board.name, page.turned_since
+    _refuse_rolling(page, window.name)
     if isinstance(found, SealedWindow):
         if found.state is not WindowState.FROZEN and found.reason != asked.reason:
             raise WrongWindowState(window=window.id, state=found.state, step="freeze")

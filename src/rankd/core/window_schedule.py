@@ -11,7 +11,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from rankd.core.board_state import BoardState, seal_time
+from rankd.core.board_state import BoardState, WindowTurn, seal_time
 from rankd.core.corrections import ended_by, next_end
 from rankd.core.state import State
 from rankd.core.steady_clock import CertainTime
@@ -24,6 +24,7 @@ from rankd.model.facts import (
     WindowDropped,
     WindowEnded,
     WindowOpened,
+    WindowPrepared,
     WindowSealed,
 )
 from rankd.model.window import Instant, Recurrence, Window, WindowState
@@ -168,7 +169,7 @@ def _next_due(page: BoardState, now: Instant) -> Instant | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def turns_of(page: BoardState, now: Instant) -> Iterator[WindowEnded | WindowSealed | WindowOpened]:
+def turns_of(page: BoardState, now: Instant) -> Iterator[WindowTurn]:
     """Yield the facts that end, seal and open the due windows of a board."""
     # Not where the board was defined first: another definition may use an id again that was
     # dropped, and a key that was used is left out.
@@ -190,6 +191,8 @@ def turns_of(page: BoardState, now: Instant) -> Iterator[WindowEnded | WindowSea
         if window_now is None or _was_sealed(page, window_now):
             continue
         opened = page.edition(window_now)
+        if recurrence.rolls and not page.is_prepared(opened.window):
+            yield WindowPrepared(name, opened.window, opened.start, opened.end, since)
         yield WindowOpened(name, opened.window, opened.start, opened.end, since)
 
 
@@ -213,7 +216,7 @@ def _ending(
 def _was_sealed(page: BoardState, window: Window) -> bool:
     """Whether this very window was closed early: then it stays closed."""
     return page.closed_early(window) or any(
-        sealed.terms.board == page.board
+        sealed.terms.board == page.board and sealed.window.end == window.end
         for sealed in page.sealed.starting(window.name, window.start)
     )
 
@@ -258,8 +261,8 @@ def _openings(page: BoardState, now: Instant) -> Iterator[Instant]:
     for recurrence in page.board.windows:
         if recurrence.name not in page.windows:
             coming = recurrence.next_opening(now)
-            if coming is not None and coming.start is not None:
-                yield coming.start
+            if coming is not None and coming.opening is not None:
+                yield coming.opening
 
 
 SCHEDULE_LENGTH_MAX = 100
@@ -299,10 +302,10 @@ def _steps(
             yield from steps if closed.state is WindowState.FROZEN else steps[1:]
     coming = recurrence.next_opening(now)
     for _ in range(limit):
-        if coming is None or coming.start is None:
+        if coming is None or coming.opening is None:
             return
         window = replace(coming, id=page.edition(coming).window)
-        yield PlannedStep(coming.start, "opens", window)
+        yield PlannedStep(coming.opening, "opens", window)
         yield from _closing(recurrence, window)
         coming = recurrence.next_after(coming)
 

@@ -67,6 +67,9 @@ DECIMALS_MAX = 9
 WINDOWS_MAX = 16
 """A submission is folded once into each, so this multiplies the cost of a write."""
 
+ROLLING_RETENTION = timedelta(days=1)
+"""How long a closed rolling window is kept unless the board says so: there is another every day."""
+
 SEGMENTS_MAX = 8
 """A submission is folded into every window of each, so this multiplies it again."""
 
@@ -788,9 +791,12 @@ def _read_retention(
         if name not in closing:
             path = _join("retention", shown_name(name))
             read.refuse(path, "must be the name of a window of this board that closes")
-    for name in closing:
-        if fields.get(name) is not None:
+    for recurrence in windows:
+        name = recurrence.name
+        if name in closing and fields.get(name) is not None:
             kept[name] = read.duration(f"retention.{name}", fields[name])
+        elif recurrence.rolls:
+            kept[name] = ROLLING_RETENTION
     return kept
 
 

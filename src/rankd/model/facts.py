@@ -575,6 +575,22 @@ class WindowOpened(WindowFact, frozen=True):
     """Where the definition in force was recorded: under another, the same id may turn again."""
 
 
+class WindowPrepared(WindowFact, frozen=True):
+    """The coming window of a rolling recurrence, folded from the ledger, counts scores unseen.
+
+    It takes the place of the open one by its ``WindowOpened``.
+    """
+
+    kind = "window_prepared.1"
+
+    board: str
+    window: str
+    start: Instant | None = None
+    end: Instant | None = None
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+
 class WindowSealed(WindowFact, AuditedFact, frozen=True):
     """A window of a board is closed for good: the standings before this position are final."""
 
@@ -1326,6 +1342,7 @@ FACTS: tuple[type[Fact], ...] = (
     RewardsGiven,
     RewardsWithdrawn,
     RewardClaimed,
+    WindowPrepared,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

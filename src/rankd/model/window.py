@@ -54,6 +54,7 @@ _INSTANT_END: Instant = (datetime(9000, 1, 1) - _UNIX_EPOCH) // _MICROSECOND  # 
 
 DURATION_MAX = timedelta(days=36_525)  # A hundred years: longer is a slip of the pen.
 GRACE_MAX = timedelta(days=31)  # Longer is a window of its own.
+ROLLING_DAYS_MAX = 366  # A year: each submission is folded again once for each of the days.
 RELATIVE_STEPS_MAX = 1_000  # How far back ``daily:-n`` may reach; each step costs microseconds.
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -71,6 +72,7 @@ _ISO_WEEK = re.compile(r"(\d{4})-W(\d\d)", re.ASCII)
 _ISO_MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
 _TIME_OF_DAY = re.compile(r"\d\d:\d\d", re.ASCII)
 _COUNT = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+_WHOLE_DAYS = re.compile(r"(?:\d+w)?(?:\d+d)?", re.ASCII)
 _RELATIVE = re.compile(r"-[1-9]\d{0,8}", re.ASCII)
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -118,6 +120,13 @@ class Window:
     id: str
     start: Instant | None
     end: Instant | None
+    opens: Instant | None = field(default=None, kw_only=True, compare=False)
+    """When it becomes the open one, if that is not its start: of a rolling window its last day."""
+
+    @property
+    def opening(self) -> Instant | None:
+        """When it becomes the open window of its recurrence."""
+        return self.start if self.opens is None else self.opens
 
     def contains(self, instant: Instant) -> bool:
         """Tell whether the instant lies in this window: at its start it does, at its end not."""
@@ -135,7 +144,7 @@ class ListedWindow(Window):
     @property
     def opens_at(self) -> Instant | None:
         """When a scheduled window begins; None for any other."""
-        return self.start if self.state is WindowState.SCHEDULED else None
+        return self.opening if self.state is WindowState.SCHEDULED else None
 
 
 class _Turn(NamedTuple):
@@ -160,6 +169,8 @@ class Recurrence(ABC):
     grace: timedelta = field(default=_NOTHING, kw_only=True)
     """How long a window waits after its end before it is sealed."""
     kind: ClassVar[str]
+    rolls: ClassVar[bool] = False
+    """Whether its windows overlap: then the one open at a time is that which ends first."""
 
     @staticmethod
     def parse(definition: str | Mapping[str, object], *, time_zone: str) -> "Recurrence":
@@ -209,6 +220,11 @@ class Recurrence(ABC):
     def previous(self, window: Window) -> Window | None:
         """Return the window before this one; None before the first, and before 1970."""
         return None if window.start is None else self._last_opened(before=window.start)
+
+    def covering(self, instant: Instant) -> "tuple[Window, ...]":
+        """Return the windows that contain the instant, that which ends first before the others."""
+        window = self.window_at(instant)
+        return () if window is None else (window,)
 
     def window(self, text: str) -> Window:
         """Return the window with this id, given with or without the name. Raises UnknownWindow."""
@@ -412,6 +428,52 @@ class _Daily(_Calendar):
 
     def _mark_named(self, suffix: str) -> datetime:
         return self._mark(date.fromisoformat(_match(_ISO_DATE, suffix)[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rolling(_Daily):
+    """So many whole days, today included: each day has a window, named by it, that ends with it."""
+
+    days: int
+    kind: ClassVar[str] = "rolling"
+    rolls: ClassVar[bool] = True
+
+    def _calendar(self) -> dict[str, str]:
+        return {"name": self.name, "rolling": f"{self.days}d"}
+
+    def _turn_at(self, instant: Instant) -> _Turn:
+        mark, opens, end = self._between_marks(instant)
+        start = _instant_of(mark - (self.days - 1) * _DAY, self.time_zone)
+        id = f"{self.name}:{self._suffix(mark)}"
+        window = Window(self.name, id, max(start, _INSTANT_MIN), end, opens=opens)
+        return _Turn(opens, window, end)
+
+    def previous(self, window: Window) -> Window | None:
+        """Return the window of the day before."""
+        return None if window.end is None else self._last_opened(before=self._opens(window.end))
+
+    def covering(self, instant: Instant) -> tuple[Window, ...]:
+        """Return the windows of the instant's day and of the days after it, one for each day."""
+        return _covering(self, self._turn_at(_supported(instant)).start)
+
+    def _opens(self, end: Instant) -> Instant:
+        start = self._turn_at(end - 1).start
+        assert start is not None, "there was a day before"
+        return start
+
+
+@lru_cache(maxsize=1024)
+def _covering(rolling: _Rolling, day: Instant) -> tuple[Window, ...]:
+    """Return the windows that contain a day, which begins then. Days may be skipped by clocks."""
+    found: list[Window] = []
+    at: Instant | None = day
+    while at is not None and at < _INSTANT_END:
+        turn = rolling._turn_at(at)
+        if turn.window is None or (turn.window.start or 0) > day:
+            break
+        found.append(turn.window)
+        at = turn.next
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -799,10 +861,11 @@ def _parse(definition: str | Mapping[str, object], time_zone: str) -> Recurrence
 
 def _reader_for(fields: _WindowFields) -> Callable[[_WindowFields], Recurrence]:
     """Return the reader of a recurrence with a name of its own, told by a field only it has."""
-    for telling, reader in (("cron", _read_cron), ("every", _read_every), ("end", _read_once)):
+    for telling, reader in _TOLD_BY.items():
         if telling in fields:
             return reader
-    raise RecurrenceError("", "must say 'every' and 'start', 'start' and 'end', or 'cron'")
+    message = "must say 'every' and 'start', 'start' and 'end', 'cron', or 'rolling'"
+    raise RecurrenceError("", message)
 
 
 def _read_all(fields: _WindowFields) -> Recurrence:
@@ -845,6 +908,15 @@ def _read_every(fields: _WindowFields) -> Recurrence:
     return kind(fields.name(), fields.time_zone, start, every, gap)
 
 
+def _read_rolling(fields: _WindowFields) -> Recurrence:
+    fields.allow("name", "rolling")
+    name, length = fields.name(), fields.duration("rolling")
+    if not _WHOLE_DAYS.fullmatch(fields.text("rolling")) or length.days > ROLLING_DAYS_MAX:
+        message = f"must be 1 to {ROLLING_DAYS_MAX} whole days, such as 7d or 4w"
+        raise RecurrenceError("rolling", message)
+    return _Rolling(name, fields.time_zone, _MIDNIGHT, length.days)
+
+
 def _read_cron(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "cron")
     cron = canonical_cron(fields.text("cron"))
@@ -856,6 +928,12 @@ def _read_cron(fields: _WindowFields) -> Recurrence:
 
 
 _EXAMPLE = '{"name": "hour", "cron": "0 * * * *"}'
+_TOLD_BY: dict[str, Callable[[_WindowFields], Recurrence]] = {
+    "cron": _read_cron,
+    "every": _read_every,
+    "rolling": _read_rolling,
+    "end": _read_once,
+}
 _RESERVED: dict[str, Callable[[_WindowFields], Recurrence]] = {
     "all": _read_all,
     "daily": _read_daily,

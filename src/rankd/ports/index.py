@@ -44,6 +44,18 @@ class Ranking(msgspec.Struct, frozen=True, gc=False):
         return Ranking(self.board, self.window, f"{_ADDED}{edition}:{self.segment or ''}")
 
     @property
+    def closed_to_readers(self) -> "Ranking":
+        """The ranking that readers get in place of this one while it is not open: it is empty."""
+        return self.added(0)
+
+    @property
+    def shown_segment(self) -> str | None:
+        """The segment that answers name."""
+        if self.segment is None or self.readable:
+            return self.segment
+        return self.segment.partition(":")[2] or None
+
+    @property
     def of_all(self) -> bool:
         """Whether it is of all players and no segment, also as a twin or a part of an edition."""
         kind, _, rest = (self.segment or "").partition(":")
@@ -185,6 +197,9 @@ class Run(NamedTuple):
     barred: bytes | None = None
     """For each submission HELD or REFUSED if that is its verdict, so that it moves no entry, or 0.
     None if all are 0."""
+    follows: Sequence[tuple[int, int]] = ()
+    """Pairs of a ranking and an earlier one, by their numbers: a submission that the earlier one
+    rejects does not count in the other."""
 
 
 class SegmentChange(NamedTuple):

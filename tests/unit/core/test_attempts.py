@@ -268,14 +268,14 @@ def test_counts_are_parted_and_put_together() -> None:
     attempts = AttemptCounts()
     for number in range(5):
         for _ in range(number + 1):
-            attempts.take("b", {"all": "all"}, f"p{number}", 9, None)
+            attempts.take("b", {"all": ("all",)}, f"p{number}", 9, None)
     parts = list(attempts.parts(2))
     assert [len(players) for _, _, players in parts] == [2, 2, 1]
     again = AttemptCounts()
     for part in parts:
         again.extend(*part)
-    assert again.most("b", {"all": "all"}, "p4") == 5
-    assert again.most("b", {"daily": "daily:1"}, "p4") == again.most("c", {}, "p4") == 0
+    assert again.most("b", {"all": ("all",)}, "p4") == 5
+    assert again.most("b", {"daily": ("daily:1",)}, "p4") == again.most("c", {}, "p4") == 0
 
 
 # ----------------------------------------------------------------- against a model

@@ -61,6 +61,7 @@ from rankd.model.facts import (
     WindowEnded,
     WindowFrozen,
     WindowOpened,
+    WindowPrepared,
     WindowsCorrected,
     WindowSealed,
     WindowSettled,
@@ -196,6 +197,7 @@ def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_sinc
 
 
 FIRST_RETRACTION = 31
+LAST = {"name": "last", "rolling": "7d"}
 AFTER_ALL = Position(1_000)
 
 EVERYTHING: tuple[Fact, ...] = (
@@ -242,6 +244,14 @@ EVERYTHING: tuple[Fact, ...] = (
     PlayerStateSet("p", "active", ends=Position(FIRST_RETRACTION - 2)),
     BoardRetired("b"),
     defined("daily:3"),
+    BoardDefined(
+        "r",
+        Board.define("r", {"rule": "sum", "windows": [LAST]}).definition(),
+        windows=(OpenWindow("last:1970-01-01", 0, DAY),),
+    ),
+    WindowPrepared("r", "last:1970-01-02", 0, 2 * DAY),
+    WindowSealed("r", "last:1970-01-01"),
+    WindowOpened("r", "last:1970-01-02", 0, 2 * DAY),
 )
 EVERYTHING = (
     *EVERYTHING,

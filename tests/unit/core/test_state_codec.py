@@ -185,7 +185,7 @@ def test_notes_without_entrants_leave_boards_untraced() -> None:
     state = State()
     state.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
     heading, keys, board, _ = take_notes(state, HEADING)
-    older = msgspec.msgpack.encode(msgspec.msgpack.decode(board)[:-2])
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(board)[:-3])
     profiles = msgspec.msgpack.encode(OlderProfiles([("ann", None, {"region": "eu"})]))
     again = read_notes([heading, keys, older, profiles]).state
     assert (again.boards["b"].traced, len(again.player_boards)) == (False, 0)

@@ -68,6 +68,7 @@ from rankd.model.facts import (
     WindowFact,
     WindowFrozen,
     WindowOpened,
+    WindowPrepared,
     WindowsCorrected,
     WindowSealed,
     WindowSettled,
@@ -224,6 +225,13 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         WindowOpened("global", "daily:2026-11-14", 1794614400000000, 1794700800000000, Position(7)),
     ),
     ("window_opened.1", "95a6676c6f62616ca3616c6cc0c000", WindowOpened("global", "all")),
+    (
+        "window_prepared.1",
+        "95a6676c6f62616cb06c617374373a323032362d31312d3135cf00065fcca49d4000cf000660597580e00007",
+        WindowPrepared(
+            "global", "last7:2026-11-15", 1794182400000000, 1794787200000000, Position(7)
+        ),
+    ),
     (
         "window_sealed.1",
         ("97a6676c6f62616cb06461696c793a323032362d31312d3134a561646d696ea46f766572cd012cc0c0"),

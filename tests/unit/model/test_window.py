@@ -441,7 +441,11 @@ def test_a_definition_has_one_spelling_that_reads_back_as_its_equal(
         ({"name": ""}, "name", "must be 1 to 32 letters"),
         ({"name": "a:b", "cron": "@daily"}, "name", "must be 1 to 32 letters"),
         ({"name": "a" * 33, "cron": "@daily"}, "name", "must be 1 to 32 letters"),
-        ({"name": "x"}, "", "must say 'every' and 'start', 'start' and 'end', or 'cron'"),
+        (
+            {"name": "x"},
+            "",
+            "must say 'every' and 'start', 'start' and 'end', 'cron', or 'rolling'",
+        ),
         ({"name": "x", "start": "2026-11-02"}, "", "must say 'every'"),
         ({"name": "all", "at": "05:00"}, "at", "unknown field; known here: name"),
         ({"name": "daily", "cron": "@daily"}, "cron", "unknown field; known here: name, at"),

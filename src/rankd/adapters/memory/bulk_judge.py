@@ -19,7 +19,7 @@ from rankd.adapters.memory.index_state import Entries, IndexState
 from rankd.model.board import Board, ScoreRule, TieBreak
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.ports import COUNTED, OUT_OF_BOUNDS, Ranking, Run, SegmentChange, Verdicts
+from rankd.ports import COUNTED, HELD, OUT_OF_BOUNDS, Ranking, Run, SegmentChange, Verdicts
 from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM, Rules
 
 _RULES = {
@@ -33,6 +33,10 @@ RULES_MAX = 1024
 """Boards whose rules are cached."""
 
 _TIES = {TieRule.ORDINAL: ORDINAL, TieRule.STANDARD: STANDARD, TieRule.DENSE: DENSE}
+
+
+_BARRED = bytes(0 if verdict < OUT_OF_BOUNDS else max(verdict, HELD) for verdict in range(256))
+"""A table from the verdicts in one ranking to the rows that are barred in one that follows it."""
 
 
 class JudgedRanking(NamedTuple):
@@ -133,7 +137,7 @@ def _forget_new(state: IndexState, runs: Sequence[Run]) -> None:
 
 def judge(state: IndexState, cases: Sequence[JudgedRanking]) -> list[list[Verdicts]]:
     """Judge the runs, and move the counted entries. A failure leaves some of it done."""
-    told = [[_judge_in(state, case, entries) for entries in case.rankings] for case in cases]
+    told = [_judge_in_all(state, case) for case in cases]
     # Only now: a number that became free between two runs could mean two players.
     for case, verdicts in zip(cases, told, strict=True):
         if not verdicts or any(map(_some_kept_out, verdicts)):
@@ -141,13 +145,24 @@ def judge(state: IndexState, cases: Sequence[JudgedRanking]) -> list[list[Verdic
     return told
 
 
-def _judge_in(state: IndexState, case: JudgedRanking, entries: Entries) -> Verdicts:
+def _judge_in_all(state: IndexState, case: JudgedRanking) -> list[Verdicts]:
+    run, earlier = case.run, dict(case.run.follows)
+    told: list[Verdicts] = []
+    for number, entries in enumerate(case.rankings):
+        barred = run.barred
+        if number in earlier and _some_kept_out(before := told[earlier[number]]):
+            barred = before.verdicts.translate(_BARRED)
+        told.append(_judge_in(state, case, entries, barred))
+    return told
+
+
+def _judge_in(
+    state: IndexState, case: JudgedRanking, entries: Entries, barred: bytes | None
+) -> Verdicts:
     run, numbers, ranks = case.run, case.numbers, entries.ranks
     total = len(ranks)
     told = Verdicts(
-        *ranks.judge_many(
-            numbers, run.scores, run.positions, run.deltas, run.barred, rules=case.rules
-        )
+        *ranks.judge_many(numbers, run.scores, run.positions, run.deltas, barred, rules=case.rules)
     )
     if len(ranks) > total:
         _hold_new(state, numbers, told)

@@ -39,7 +39,15 @@ from rankd.core.rule_past import learn_past, parts_with_past
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder, read_notes
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
-from rankd.model.facts import Fact, Position, Recorded, encode, is_audited, is_submission
+from rankd.model.facts import (
+    Fact,
+    Position,
+    Recorded,
+    WindowPrepared,
+    encode,
+    is_audited,
+    is_submission,
+)
 from rankd.model.submission import Rejected
 from rankd.model.window import Instant
 from rankd.ports import (
@@ -410,7 +418,7 @@ class SharedProjector(Projector):
             ledger=self._ledger, index=self.shared, state=state, checkpoint=checkpoint, at=at
         )
         behind.drafts, behind.corrections = self.drafts, self.corrections
-        behind.retractions = self.retractions
+        behind.retractions, behind.rolling = self.retractions, self.rolling
         return behind
 
     async def _note(self, facts: Sequence[Recorded]) -> Receipts:
@@ -502,8 +510,11 @@ class SharedProjector(Projector):
         """Fold facts into the index: one apply, of some of them or of more.
 
         Another node may have been quicker, with the same facts or some of them. Then its apply is
-        repeated, with the same results.
+        repeated, with the same results. A window that another node has prepared need not be folded
+        for that: nothing waits for its results.
         """
+        if is_prepared(facts) and await self.shared.checkpoint() >= facts[-1].position:
+            return await self._pass_over(behind, facts[-1].position)
         receipts = await self._try(behind, facts)
         if receipts is not None:
             return receipts
@@ -649,6 +660,11 @@ async def _origin_of(ledger: LedgerReader) -> str:
         body = msgspec.msgpack.encode(msgspec.msgpack.decode(body)[:-2])
     said = msgspec.msgpack.encode((position, at, kind, body))
     return blake2b(said, digest_size=16).hexdigest()
+
+
+def is_prepared(facts: Sequence[Recorded]) -> bool:
+    """Whether all that facts do is to prepare a rolling window."""
+    return len(facts) == 1 and isinstance(facts[0].fact, WindowPrepared)
 
 
 def _fallen(floor: Position, position: Position) -> IndexUnavailable:
