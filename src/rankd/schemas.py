@@ -171,7 +171,7 @@ class StreamSubscribe(Struct, forbid_unknown_fields=True, kw_only=True):
     last_event_id: int | None = None
 
 
-class StreamCommand(Struct, forbid_unknown_fields=True):
+class StreamCommand(OptionalFields, forbid_unknown_fields=True):
     """A message of a client over WebSocket."""
 
     subscribe: StreamSubscribe | UnsetType = UNSET

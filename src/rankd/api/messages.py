@@ -408,9 +408,13 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.BadSignature: ProblemKind(401, "Bad signature"),
     errors.Forbidden: ProblemKind(403, "Forbidden"),
     errors.Misdirected: ProblemKind(421, "Misdirected request"),
-    errors.ArchiveOfAnotherLedger: ProblemKind(409, "Archive of another ledger"),
+    errors.ArchiveOfAnotherLedger: ProblemKind(
+        409, "Archive of another ledger", "the archive was made of another ledger"
+    ),
     errors.Unavailable: ProblemKind(503, "Unavailable", "this may succeed later"),
-    errors.ArchiveUnavailable: ProblemKind(503, "Archive unavailable"),
+    errors.ArchiveUnavailable: ProblemKind(
+        503, "Archive unavailable", "the archive cannot be used now"
+    ),
     errors.LedgerUnavailable: ProblemKind(
         503, "Ledger unavailable", "the ledger could not take it now"
     ),

@@ -44,7 +44,7 @@ SCORES = frozenset(
         *("score", "raw_score", "previous_score", "new_score", "delta", "raw_delta"),
         *("columns", "previous_columns", "scores", "raw_scores"),
         *("score_min", "score_max", "gain_per_minute_max"),
-        *("observed", "limit"),
+        *("observed", "limit", "quantiles"),
     )
 )
 """Fields that hold a score, or a list or an object of scores."""

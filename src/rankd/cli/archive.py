@@ -34,7 +34,9 @@ STATE = ".fold"
 @json_option
 @data_option
 def archive(at: ChosenLedger, target: str, state: Path | None, check: bool, as_json: bool) -> None:
-    """Archive facts, submissions with their outcomes, and closed windows as Parquet.
+    """Archive a ledger with its outcomes as Parquet.
+
+    That is facts, submissions with verdicts and ranks, and closed windows.
 
     Each run adds the facts since the last one. A service may go on meanwhile: the ledger is only
     read.

@@ -14,9 +14,15 @@ BAR_WIDTH = 40
 """Of the longest bar, in characters."""
 
 
-@click.command()
+@click.command("scores")
 @click.argument("board")
-@click.option("--buckets", type=click.IntRange(1, 200), default=20, show_default=True)
+@click.option(
+    "--buckets",
+    type=click.IntRange(1, 200),
+    default=20,
+    show_default=True,
+    help="Ranges of scores, of equal width.",
+)
 @which_ranking
 @json_option
 @reaching()

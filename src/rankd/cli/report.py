@@ -48,6 +48,7 @@ TABLE_ROWS_MAX = 200
     type=click.Choice(["table", "json", "html", "parquet"]),
     default="table",
     show_default=True,
+    help="A table is printed; html is one file with its pictures.",
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file.")
 def report(
