@@ -27,7 +27,12 @@ async def player_ranks(service: ServiceContext, request: Request) -> Response:
 
     async def read(reader: Reader) -> RankHistory:
         return await rankd.rank_histories.history(
-            reader, board, player, window=where.ranking.window, grain=query["grain"]
+            reader,
+            board,
+            player,
+            window=where.ranking.window,
+            grain=query["grain"],
+            itself=actor.player,
         )
 
     found = await service.read_as(actor, where, read)

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rankd.core.own_view import read_as_ranked
 from rankd.core.past import Moment, PastRankings, PastView
 from rankd.core.past_replay import Stops
 from rankd.core.projector import Projector
@@ -66,8 +67,8 @@ class RankHistory(NamedTuple):
     points: Sequence[RankPoint]
 
 
-PointKey = tuple[Ranking, Position, str, Instant]
-"""A ranking, the first definition of its board, a player and a time."""
+PointKey = tuple[Ranking, Position, str, Instant, str | None]
+"""A ranking, the first definition of its board, a player, a time, and a reader that is a player."""
 
 
 class RankHistories:
@@ -86,8 +87,11 @@ class RankHistories:
         *,
         window: str | None = None,
         grain: str = GRAIN_DEFAULT,
+        itself: str | None = None,
     ) -> RankHistory:
         """Return a player's rank over time, with a last point by a reader of the present.
+
+        ``itself`` is the player that reads, if it is one: it is shown no time of being shadowed.
 
         Raises PastOutOfReach, Overloaded, InvalidPage and the errors of ``Reader.where``.
         """
@@ -105,21 +109,22 @@ class RankHistories:
         decimals = where.terms.board.decimals
         last = RankPoint.of(standing, end, as_of, total, decimals)
         times = _ends(Recurrence.parse(GRAINS[grain], time_zone=page.board.time_zone), start, end)
-        keys = [(where.ranking, page.since, player, at) for at in times]
+        keys = [(where.ranking, page.since, player, at, itself) for at in times]
         if not all(key in self._known for key in keys):
-            await self._look(where.ranking, page.since, player, times)
+            await self._look(keys)
         points = [self._known[key] for key in keys]
         return RankHistory(where.ranking, player, grain, as_of, [*points, last])
 
-    async def _look(
-        self, ranking: Ranking, since: Position, player: str, times: Sequence[Instant]
-    ) -> None:
-        """Note the points of some times, with one replay."""
+    async def _look(self, keys: Sequence[PointKey]) -> None:
+        """Note the points of a player at some times, with one replay."""
+        ranking, since, player, _, itself = keys[0]
 
         async def look(projector: Projector, at: Instant, position: Position) -> None:
-            point = await _point(projector, ranking, player, at, position)
-            self._known[ranking, since, player, at] = point
+            moment = Moment(position, at)
+            point = await _point(projector, ranking, player, moment, itself)
+            self._known[ranking, since, player, at, itself] = point
 
+        times = [key[3] for key in keys]
         stops = Stops(times, look, self._view.state.wrong_times)
         head = self._view.projector.checkpoint
         through = await self._past.position_at(times[-1], head, before=True)
@@ -129,17 +134,25 @@ class RankHistories:
 
 
 async def _point(
-    projector: Projector, ranking: Ranking, player: str, at: Instant, position: Position
+    projector: Projector, ranking: Ranking, player: str, moment: Moment, itself: str | None
 ) -> RankPoint:
     """Return the point of a replay that has come to a time."""
-    page = projector.state.boards.get(ranking.board)
+    at, position, state = moment.at, moment.position, projector.state
+    page = state.boards.get(ranking.board)
     if page is None or not page.is_recorded(ranking.window):
         return RankPoint(at, position, None, None, 0, 0)
     terms = page.recorded(ranking.window).terms
-    reader = Reader(projector=projector, clock=Moment(position, at))
-    standing = await reader.standing_in(RankingView(terms, ranking), player)
-    total = await projector.index.count(ranking)
-    return RankPoint.of(standing, at, position, total, terms.board.decimals)
+    where = RankingView(terms, ranking)
+
+    async def read(reader: Reader) -> RankPoint:
+        standing = await reader.standing_in(where, player)
+        total = await reader.index.count(ranking)
+        return RankPoint.of(standing, at, position, total, terms.board.decimals)
+
+    reader = Reader(projector=projector, clock=moment)
+    if itself is not None and state.is_shadowed(itself, ranking.board):
+        return await read_as_ranked(reader, where, itself, read)
+    return await read(reader)
 
 
 def _ends(units: Recurrence, start: Instant, end: Instant) -> list[Instant]:
