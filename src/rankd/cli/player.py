@@ -59,7 +59,7 @@ def history(
     grain: str | None,
     as_json: bool,
 ) -> None:
-    """Show a player's submissions to a board, newest first, or its rank over time."""
+    """Show a player's submissions to a board, or its rank over time."""
     if ranks:
         with reach.client(past=True) as client:
             show_ranks(client.rank_history(board, player, window=window, grain=grain), as_json)

@@ -227,7 +227,7 @@ def test_a_page_takes_any_query_and_reads_none_of_it(query: str) -> None:
 
 def test_only_pages_take_any_query() -> None:
     table = (*ROUTES, *PAGE_ROUTES)
-    assert {route.path for route in table if route.any_query} == {"/", "/docs"}
+    assert {route.path for route in table if route.any_query} == {"/", "/console", "/docs"}
 
 
 @pytest.mark.parametrize("query", ["window=%", "window=%ff", "%zz=1"])
