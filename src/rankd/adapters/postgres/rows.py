@@ -94,14 +94,18 @@ def _defaults(kind: type[Fact]) -> dict[str, Any]:
 
 
 def _shown(fact: Fact, rest: dict[str, Any]) -> dict[str, Any]:
-    if "metadata" in rest:
-        rest["metadata"] = _opened(rest["metadata"])
+    for name in _JSON.intersection(rest):
+        rest[name] = _opened(rest[name])
     for name, value in rest.items():
         if isinstance(value, msgspec.Struct):
             rest[name] = msgspec.structs.asdict(value)
         elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
             rest[name] = [msgspec.structs.asdict(each) for each in value]
     return {name: value for name, value in rest.items() if not isinstance(value, bytes | None)}
+
+
+_JSON = frozenset(("metadata", "give"))
+"""Fields that hold JSON as bytes."""
 
 
 def _opened(metadata: bytes) -> Any:

@@ -34,6 +34,9 @@ from rankd.model.facts import (
     RedactedPart,
     RetractionUndone,
     ReviewDecided,
+    RewardClaimed,
+    RewardsGiven,
+    RewardsWithdrawn,
     ScoreAdjusted,
     ScoresExpired,
     ScoresRetracted,
@@ -50,6 +53,7 @@ from rankd.model.facts import (
     WindowEnded,
     WindowFrozen,
     WindowOpened,
+    WindowPrepared,
     WindowsCorrected,
     WindowSealed,
     WindowSettled,
@@ -227,7 +231,31 @@ EVERY_KIND: list[tuple[Fact, FactRow]] = [
     ),
     (
         WebhooksSent("n", AT, {"w": WebhookProgress(Position(1), Position(2))}),
-        FactRow(details='{"node":"n","progress":{"w":[1,2,null,false]},"until":1763000000000000}'),
+        FactRow(details=(
+            '{"deliveries":{},"node":"n","progress":{"w":[1,2,null,false,[0,0]]},'
+            '"until":1763000000000000}'
+        )),
+    ),
+    (
+        WindowPrepared("b", "last7:2026-11-20", AT, AT + 1),
+        FactRow("b", window="last7:2026-11-20", details=(
+            '{"end":1763000000000001,"start":1763000000000000}'
+        )),
+    ),
+    (
+        RewardsGiven("b", "cup", 1, 0, 0, ("p",), (1,), b'{"gold":1}', (5,), 2),
+        FactRow("b", window="cup", details=(
+            '{"amounts":[5],"band":0,"decimals":2,"edition":1,"give":{"gold":1},"number":0,'
+            '"players":["p"],"ranks":[1]}'
+        )),
+    ),
+    (
+        RewardsWithdrawn("b", "cup", 2, Position(3), (0,)),
+        FactRow("b", window="cup", details='{"edition":2,"given":3,"rows":[0]}'),
+    ),
+    (
+        RewardClaimed("b", "p", "cup", Position(3), 0, "a"),
+        FactRow("b", "p", window="cup", actor="a", details='{"given":3,"row":0}'),
     ),
 ]  # fmt: skip
 
