@@ -264,6 +264,11 @@ WITHOUT_FIELDS = ("unknown_board", "player_banned", "window_frozen", "run_used")
 """Refusals that no field of a submission is the cause of."""
 
 
+NO_MOVEMENT = {"movement_entries_max": 0}
+"""The ranks of the start of the day are made beside the requests: two reads of one position could
+differ by them. ``test_movement`` has them made between reads, and compares every one."""
+
+
 class ApiMachine(EmbeddedMachine):
     """The fast lane, in this process."""
 
@@ -271,7 +276,7 @@ class ApiMachine(EmbeddedMachine):
     boards: Any
     figures: ClassVar[Counter[str]] = Counter()
     processes: ClassVar[int] = 1
-    given: ClassVar[dict[str, Any]] = {}
+    given: ClassVar[dict[str, Any]] = NO_MOVEMENT
 
     def __init__(self) -> None:
         self.sent: dict[int, Sent] = {}
@@ -564,7 +569,7 @@ class ApiMachine(EmbeddedMachine):
 class SlowLaneMachine(ApiMachine):
     """Every route through the application."""
 
-    given: ClassVar[dict[str, Any]] = {"fast_lane": False}
+    given: ClassVar[dict[str, Any]] = {**NO_MOVEMENT, "fast_lane": False}
 
 
 class WorkersMachine(ApiMachine):
@@ -575,7 +580,7 @@ class WorkersMachine(ApiMachine):
 
     def _options(self) -> tuple[str, ...]:
         """What else the program is told."""
-        return ()
+        return ("--movement-entries-max", "0")
 
     def _open(self) -> Any:
         if not isinstance(self.clock, SharedClock):

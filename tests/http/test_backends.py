@@ -129,7 +129,8 @@ class BackendMachine(ApiMachine):
         super().__init__()
 
     def _open(self) -> Any:
-        nodes = serving_nodes(self.kept, self.folder, self.clock, self.backend.nodes)
+        number = self.backend.nodes
+        nodes = serving_nodes(self.kept, self.folder, self.clock, number, **self.given)
         self.nodes = self.opened.enter_context(nodes)
         patient = len(self.nodes) > 1 and self.backend.index != "native"
         api = SpreadApi([node.port for node in self.nodes], figures=self.figures, patient=patient)
@@ -169,7 +170,8 @@ class BackendWorkersMachine(WorkersMachine):
         super().__init__()
 
     def _options(self) -> tuple[str, ...]:
-        return ("--ledger", self.kept.ledger, "--index", self.kept.index)
+        place = ("--ledger", self.kept.ledger, "--index", self.kept.index)
+        return (*super()._options(), *place)
 
 
 def machine_over(backend: Backend, servers: Servers) -> type[ApiMachine]:
