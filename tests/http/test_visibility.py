@@ -90,13 +90,37 @@ def asked_by(reads: Any) -> Iterator[tuple[str, str, Any]]:
         if body is not None:
             body = {"players": [names.get(one, one) for one in body["players"]]}
         yield method, target, body
-    for name in (*QUERIES["query"], "e-v", "f-a", "Name"):
-        yield "GET", f"/v1/players?query={name.replace(' ', '%20')}&limit=1000", None
+
+
+PAST = [
+    *("as_of=26", "as_of=46", "at=2026-11-16T06:00:00Z", "as_of=46&limit=2", "as_of=46&score=25"),
+    *("as_of=46&window=daily:-1", "as_of=46&segment=region:eu", "as_of=46&baseline=26"),
+    *("baseline=26", "baseline=1d", "baseline=daily:-1"),
+]
+"""Queries of past moments, and of movement since a baseline that is named."""
+
+
+def of_the_past(reads: Any) -> Iterator[tuple[Any, str, str, Any]]:
+    """Yield reads of one board's past, each path once with each query that its route takes."""
+    paths = {
+        (method, target.partition("?")[0]): (route, body)
+        for route, method, target, body in reads
+        if target.startswith("/v1/boards/b/")
+    }
+    for (method, path), (route, body) in paths.items():
+        names = {param.name for param in route.params}
+        for query in PAST:
+            if names.issuperset(re.findall(r"(\w+)=", query)):
+                yield route, method, f"{path}?{query}", body
 
 
 REWARDS = "/v1/boards/global/windows/daily:-1/rewards"
 ASKED = [
-    *asked_by(READS),
+    *asked_by([*READS, *of_the_past(READS)]),
+    *(
+        ("GET", f"/v1/players?query={name}&limit=1000", None)
+        for name in (*QUERIES["query"], "e-v", "f-a", "Name")
+    ),
     *(("GET", f"{REWARDS}{query}", None) for query in ("", "?player=e-v-e", "?player=f-a-y")),
 ]
 
@@ -357,6 +381,11 @@ def test_a_hidden_player_is_as_one_without_an_entry() -> None:
                 answer = await ask_for(f"/v1/players/{player}")
                 assert (status(answer), told(answer)["code"]) == (404, "unknown_player")
                 assert told(await ask_for(f"/v1/boards/b/history/{player}"))["facts"] == []
+                ranks, unknown = [
+                    told(await ask_for(f"/v1/boards/b/history/{one}/ranks"))["points"]
+                    for one in (player, "x-y-z")
+                ]
+                assert ranks == unknown and len(ranks) == 3
                 everywhere = told(await ask_for(f"/v1/players/{player}/standings"))
                 assert everywhere["standings"] == [] and everywhere["name"] is None
                 friends = told(await ask_for(f"/v1/boards/b/friends/{player}"))
