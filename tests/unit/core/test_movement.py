@@ -47,6 +47,7 @@ def expected(before: dict[str, int], page: Page) -> Moves:
     }
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("kind", ["native", "redis"])
 async def test_movement_is_against_the_ranks_before_the_day(
     kind: str, shared_redis: RedisServer
