@@ -169,6 +169,16 @@ CORPUS: dict[str, Entry] = {
     "body too large": Entry(submit(b"x" * 2049), (413,)),
     "body too large for the route": Entry(post(b"/v1/cold/x", b"x" * 65, method=b"PUT"), (413,)),
     "chunks too large": Entry(chunked(b"/v1/echo/x", *[b"x" * 512] * 5), (413,)),
+    "chunks too large and then malformed": Entry(
+        chunked(b"/v1/echo/x", *[b"x" * 512] * 5)[: -len(b"0\r\n\r\n")] + b"zz\r\n", (413,)
+    ),
+    "get and chunks too large and then malformed": Entry(
+        GET + chunked(b"/v1/echo/x", b"x" * 2049, b"y")[: -len(b"\r\n0\r\n\r\n")] + b"zz\r\n",
+        (200, 413),
+    ),
+    "no host and then malformed": Entry(
+        b"POST /v1/echo/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", (400,)
+    ),
     "too large and cut off": Entry(submit() + submit(b"x" * 2049)[:-50], (200, 413)),
     "expect too large": Entry(submit(b"x" * 2049, EXPECT), (413,)),
     "head too large": Entry(get(AROUND, b"X-A: " + b"a" * 1024), (431,)),

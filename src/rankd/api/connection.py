@@ -443,7 +443,17 @@ class BoundedConnection(HttpToolsProtocol):
             # Malformed bytes behind an unanswered request: answer that request, then close.
             self._unsupported_upgrade_warning()
             self._held = b""
+        elif self._head_done and self._open_cycle is not None:
+            # The application may refuse it for what came before, however both were cut into reads:
+            # a body beyond its bound, say. It decides that as soon as it runs.
+            self.phase = ANSWERING
+            self._unsupported_upgrade_warning()
+            self.loop.call_soon(self._refuse_unanswered, error)
         else:
+            self._refuse(error)
+
+    def _refuse_unanswered(self, error: RankdError) -> None:
+        if self.phase is not DEAD:
             self._refuse(error)
 
     def _refuse(self, error: RankdError, *, linger: bool = True) -> None:
