@@ -4,8 +4,9 @@ All of it follows from facts alone, so that every process that folds the same le
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoresRetracted,
+    ScoreSubmitted,
 )
 from rankd.model.window import Instant
 
@@ -37,39 +39,59 @@ class Retraction(NamedTuple):
         return self.fact.board in (None, board) and self.fact.names(player)
 
 
+class PositionRanges:
+    """Positions as ranges in order that do not meet."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(ranges):
+            if self._lasts and first <= self._lasts[-1]:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
+
+    def __contains__(self, position: Position) -> bool:
+        place = bisect_right(self._firsts, position) - 1
+        return place >= 0 and position <= self._lasts[place]
+
+
 class RetractionFilter:
-    """Tells which submissions to a board the retractions in force select, in O(1) for most."""
+    """Tells which submissions to a board the retractions in force select.
+
+    In O(log R) of R retractions, however many of them concern one player.
+    """
 
     def __init__(self, retractions: Iterable[Retraction], board: str) -> None:
         self._by_position: dict[Position, list[Retraction]] = {}
-        self._by_player: dict[str, list[Retraction]] = {}
-        self._others: list[Retraction] = []
+        ranges: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
         for one in retractions:
-            if one.in_force and one.fact.board in (None, board):
-                self._add(one)
-
-    def _add(self, one: Retraction) -> None:
-        fact = one.fact
-        if fact.is_broad:
-            self._others.append(one)
-        elif fact.positions:
+            fact = one.fact
+            if not one.in_force or fact.board not in (None, board):
+                continue
             for position in fact.positions:
                 self._by_position.setdefault(position, []).append(one)
-        else:
-            for player in fact.players or (fact.player,):
-                assert player is not None
-                self._by_player.setdefault(player, []).append(one)
+            if not fact.positions:
+                last = one.position - 1 if fact.last is None else min(one.position - 1, fact.last)
+                for player in fact.players or (fact.player,):
+                    ranges.setdefault((player, fact.build), []).append((fact.first or 0, last))
+        self._ranges = {key: PositionRanges(several) for key, several in ranges.items()}
+        """By player and build; None for any."""
 
     def selects(self, recorded: Recorded) -> bool:
         """Whether a submission counts no more."""
-        player: str = recorded.fact.player  # type: ignore[attr-defined]
-        several = (
-            *self._by_position.get(recorded.position, ()),
-            *self._by_player.get(player, ()),
-            *self._others,
-        )
+        fact, position = recorded.fact, recorded.position
+        if not isinstance(fact, ScoreSubmitted):
+            return False
+        if self._ranges and any(
+            position in self._ranges.get(key, ())
+            for key in product((fact.player, None), {fact.build, None})
+        ):
+            return True
         return any(
-            recorded.position < one.position and one.fact.selects(recorded) for one in several
+            position < one.position and one.fact.selects(recorded)
+            for one in self._by_position.get(position, ())
         )
 
 

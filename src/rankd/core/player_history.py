@@ -25,6 +25,7 @@ import msgspec
 
 from rankd.core.board_state import BoardState, name_of_window
 from rankd.core.corrections import Retraction
+from rankd.core.open_submissions import OpenSubmissions
 from rankd.core.state import State
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
@@ -280,6 +281,8 @@ class _Submitted:
     """Where it was refused when its turn came; None if nowhere."""
     expired: Position | None = None
     """Where its term ended; None if it has none, or it has not."""
+    is_lost: bool = False
+    """Whether a retraction selects it that is never taken back."""
 
     def has_expired_in(self, stretch: Stretch) -> bool:
         """Whether its term ended before a window was sealed, if that is."""
@@ -360,6 +363,13 @@ class PlayerHistory:
         self._all_days = _may_refuse(self._definitions, facts.facts)
         self._folded: list[_Submitted] = []
         self._by_position: dict[Position, _Submitted] = {}
+        self._open = OpenSubmissions()
+        self._selected: dict[Position, list[Position]] = {}
+        """By the positions of retractions that are taken back later, the submissions selected."""
+        self._by_stretch: dict[Stretch, list[_Submitted]] = {}
+        """Those that may count in a window, in order."""
+        self._stale: dict[Stretch, Position] = {}
+        """The windows to fold again before they are read, and as of where."""
         self._replay(facts.facts, wrong_times)
 
     def _replay(self, facts: Sequence[Recorded], wrong_times: Sequence[WrongTime]) -> None:
@@ -381,6 +391,7 @@ class PlayerHistory:
                     self._retract(retraction, change, position)
                 case approved:
                     self._approve(approved, position)
+        self._fold_stale(list(self._stale))
         for submitted in self._folded:
             if is_submission(submitted.fact) and submitted.refusal is not None:
                 self.refusals[submitted.position] = submitted.refusal
@@ -417,6 +428,10 @@ class PlayerHistory:
         submitted = _Submitted(position, at, fact, stretches, beside=frozenset(beside))
         self._folded.append(submitted)
         self._by_position[position] = submitted
+        if isinstance(fact, ScoreSubmitted):
+            self._open.add(position, fact)
+        self._fold_stale(stretches)
+        self._note_stretches(submitted)
         corrections = self._corrections
         if position not in corrections.refused:
             self._attempt(submitted)
@@ -458,6 +473,7 @@ class PlayerHistory:
 
     def _define(self, definition: _DefinitionAt) -> None:
         """Fold the windows again that are open then and that the definition changes."""
+        self._fold_stale(list(self._stale))
         before = self._definition_at(Position(definition.position - 1)).board
         changed = refolded(before, definition.board)
         self._forget_attempts(before, definition.board)
@@ -473,7 +489,10 @@ class PlayerHistory:
             self._add_windows(submitted, added, definition.position)
             for recurrence in days if self._all_days else ():
                 self._add_days(submitted, recurrence)
-        for stretch in self._known_stretches():
+        self._by_stretch = {}
+        for submitted in self._folded:
+            self._note_stretches(submitted)
+        for stretch in self._by_stretch:
             going_on = stretch.through is None or stretch.through > definition.position
             if stretch.name in changed and going_on:
                 self._fold_again(stretch, definition.position)
@@ -508,15 +527,22 @@ class PlayerHistory:
         submitted.stretches = list(dict.fromkeys([*stretches, *days]))
 
     def _retract(self, retraction: Retraction, change: int, position: Position) -> None:
-        selected = [
-            submitted
-            for submitted in self._folded
-            if submitted.position < retraction.position
-            and retraction.fact.selects(Recorded(submitted.position, 0, submitted.fact))
-        ]
-        for submitted in selected:
+        if change < 0:
+            selected = self._selected.pop(retraction.position)
+        else:
+            selected = self._open.selected_by(retraction)
+            if retraction.undone is None:
+                self._open.remove(selected)
+            else:
+                self._selected[retraction.position] = selected
+        changed = []
+        for submitted in map(self._by_position.__getitem__, selected):
+            was_retracted = submitted.retractions > 0
             submitted.retractions += change
-        self._fold_windows_of(selected, position)
+            submitted.is_lost |= retraction.undone is None
+            if was_retracted != (submitted.retractions > 0):
+                changed.append(submitted)
+        self._fold_windows_of(changed, position)
 
     def _expire(self, ended: ScoresExpired, position: Position) -> None:
         several = [self._by_position[one] for one in ended.positions if one in self._by_position]
@@ -532,24 +558,32 @@ class PlayerHistory:
             self._fold_windows_of([submitted], position)
 
     def _fold_windows_of(self, several: Sequence[_Submitted], position: Position) -> None:
-        for stretch in dict.fromkeys(stretch for one in several for stretch in one.stretches):
-            self._fold_again(stretch, position)
+        for submitted in several:
+            self._stale |= dict.fromkeys(submitted.stretches, position)
 
-    def _known_stretches(self) -> Iterable[Stretch]:
-        return dict.fromkeys(stretch for one in self._folded for stretch in one.stretches)
+    def _note_stretches(self, submitted: _Submitted) -> None:
+        for stretch in dict.fromkeys(submitted.stretches):
+            self._by_stretch.setdefault(stretch, []).append(submitted)
 
     # ...... judging
+
+    def _fold_stale(self, stretches: Iterable[Stretch]) -> None:
+        """Fold those of some windows again that corrections changed."""
+        for stretch in stretches:
+            position = self._stale.pop(stretch, None)
+            if position is not None:
+                self._fold_again(stretch, position)
 
     def _fold_again(self, stretch: Stretch, position: Position) -> None:
         """Fold a window from its first fact on, as of a position."""
         self.entries.pop(stretch.id, None)
-        for submitted in self._folded:
+        several = self._by_stretch[stretch]
+        several[:] = [one for one in several if not one.is_lost and not one.has_expired_in(stretch)]
+        for submitted in several:
             if (
                 submitted.counts
                 and not submitted.retractions
-                and stretch in submitted.stretches
                 and stretch.name not in submitted.refused_in
-                and not submitted.has_expired_in(stretch)
             ):
                 self._count(submitted, stretch, position)
 
