@@ -27,6 +27,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
     WindowDropped,
     WindowOpened,
+    WindowPrepared,
     WindowSealed,
 )
 from rankd.model.window import Instant
@@ -226,6 +227,18 @@ async def test_windows_tell_when_they_were_opened_and_closed(ledger: PostgresLed
         ("daily:2", 1, d14, None, d14, None, None, None),
         ("forever", 1, None, None, d13, None, None, None),
     ]
+
+
+async def test_a_prepared_window_is_shown_once_it_opens(ledger: PostgresLedger) -> None:
+    defined = BoardDefined("b", {}, windows=(OpenWindow("last:1"),))
+    await ledger.append([defined], now=NOW)
+    prepared = [WindowPrepared("b", f"last:{day}", since=Position(1)) for day in (2, 3)]
+    await ledger.append(prepared, now=NOW)
+    shown = "SELECT window_id, opened_at FROM rankd.windows ORDER BY 1"
+    at = datetime(2025, 11, 13, 2, tzinfo=UTC)
+    assert await ask(ledger, shown) == [("last:1", at)]
+    await ledger.append([WindowOpened("b", "last:3", since=Position(1))], now=NOW)
+    assert await ask(ledger, shown) == [("last:1", at), ("last:3", at)]
 
 
 async def test_a_window_that_a_definition_leaves_out_was_closed_by_it(
