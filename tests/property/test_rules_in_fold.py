@@ -12,6 +12,7 @@ import asyncio
 import os
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -24,11 +25,14 @@ from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core.cluster.shared_projector import note_all
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
+from rankd.core.rule_past import learn_past, parts_with_past
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.errors import Refused
 from rankd.model.board import Board
 from rankd.model.facts import (
+    BoardDefined,
+    BoardRelearned,
     Position,
     Recorded,
     ReviewDecided,
@@ -36,6 +40,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
     is_definition,
 )
+from rankd.model.rules import Consequence, Rule
 from rankd.ports import RankIndex
 from rankd.rules import CONSEQUENCES, oracle
 
@@ -190,10 +195,17 @@ async def refolded(
     return known(projector.state, index)
 
 
-def noted(facts: Sequence[Recorded]) -> State:
+async def note(state: State, ledger: MemoryLedger, facts: Sequence[Recorded]) -> None:
+    """Apply facts to a state, as a node with a shared index does."""
+    for part in parts_with_past(facts):
+        await learn_past(state, ledger, part[0])
+        note_all(state, part)
+
+
+async def noted(ledger: MemoryLedger, facts: Sequence[Recorded]) -> State:
     state = State()
     for recorded in facts:
-        note_all(state, [recorded])
+        await note(state, ledger, [recorded])
     return state
 
 
@@ -202,13 +214,20 @@ def through_snapshot(state: State, position: Position) -> State:
     return read_notes(list(take_notes(state, heading))).state
 
 
-def with_undone(facts: Sequence[Recorded], at: int) -> State:
+async def with_undone(ledger: MemoryLedger, facts: Sequence[Recorded], at: int) -> State:
     """Note facts, the last ones twice: the first time is undone."""
-    state = noted(facts[:at])
+    state = await noted(ledger, facts[:at])
     mark = Savepoint(state)
-    note_all(state, facts[at:])
+    await note(state, ledger, facts[at:])
     mark.go_back()
-    note_all(state, facts[at:])
+    await note(state, ledger, facts[at:])
+    return state
+
+
+async def with_snapshot(ledger: MemoryLedger, facts: Sequence[Recorded], at: int) -> State:
+    """Note facts, the last ones on a state that was saved and loaded."""
+    state = through_snapshot(await noted(ledger, facts[:at]), Position(at))
+    await note(state, ledger, facts[at:])
     return state
 
 
@@ -227,13 +246,12 @@ def test_every_path_through_the_fold_agrees(
     assert asyncio.run(refolded(ledger, facts, NativeIndex(), size)) == told
     assert asyncio.run(refolded(ledger, facts, MovesIndex(), size)) == told
 
-    beside = {**told, "index": None}
-    assert known(noted(facts), None) == beside
-    assert known(with_undone(facts, at % len(facts)), None) == beside
-    assert known(with_undone(facts, at % len(facts)).copy(), None) == beside
-    some = through_snapshot(noted(facts[: at % len(facts)]), Position(at))
-    note_all(some, facts[at % len(facts) :])
-    assert known(some, None) == beside
+    beside, at = {**told, "index": None}, at % len(facts)
+    assert known(asyncio.run(noted(ledger, facts)), None) == beside
+    undone = asyncio.run(with_undone(ledger, facts, at))
+    assert known(undone, None) == beside
+    assert known(undone.copy(), None) == beside
+    assert known(asyncio.run(with_snapshot(ledger, facts, at)), None) == beside
     assert told["held"] == [at for at, verdict in model(facts).items() if verdict == "hold"]
     assert told["refused"] == [at for at, verdict in model(facts).items() if verdict == "refuse"]
 
@@ -244,18 +262,10 @@ def model(facts: Sequence[Recorded]) -> dict[Position, str]:
     found: dict[Position, str] = {}
     submissions: dict[Position, ScoreSubmitted] = {}
     decided: set[Position] = set()
-    for recorded in facts:
+    for place, recorded in enumerate(facts):
         fact = recorded.fact
         if is_definition(fact):
-            board = Board.define("b", fact.definition)
-            made = oracle.RuleState(
-                board.rules_in_force, board.rule.value, board.columns[0].direction == "higher"
-            )
-            if state is not None and state.layout == made.layout:
-                made.load(state.save())
-            elif state is not None:
-                made = state.redefined(board.rules_in_force)
-            state = made
+            state = _defined(state, fact, facts[:place], found)
         elif isinstance(fact, ReviewDecided):
             if found.get(fact.submission) == "hold" and fact.submission not in decided:
                 decided.add(fact.submission)
@@ -269,6 +279,33 @@ def model(facts: Sequence[Recorded]) -> dict[Position, str]:
             submissions[recorded.position] = fact
             found[recorded.position] = CONSEQUENCES[_judged(state, fact, recorded)]
     return found
+
+
+def _defined(
+    state: oracle.RuleState | None,
+    fact: BoardDefined,
+    before: Sequence[Recorded],
+    verdicts: Mapping[Position, str],
+) -> oracle.RuleState:
+    """Return the state of rules under a definition, which knows the past if it needs another."""
+    board = Board.define("b", fact.definition)
+    made = _rule_state(board, board.rules_in_force)
+    learns = state is not None and state.layout != made.layout
+    assert isinstance(fact, BoardRelearned) == learns
+    if learns:
+        flagging = [replace(rule, then=Consequence.FLAG) for rule in board.rules_in_force]
+        state = _rule_state(board, flagging)
+        out = _left_out(before, verdicts)
+        for recorded in before:
+            if isinstance(recorded.fact, ScoreSubmitted) and recorded.position not in out:
+                _judged(state, recorded.fact, recorded)
+    if state is not None:
+        made.load(state.save())
+    return made
+
+
+def _rule_state(board: Board, rules: Sequence[Rule]) -> oracle.RuleState:
+    return oracle.RuleState(rules, board.rule.value, board.columns[0].direction == "higher")
 
 
 def _judged(state: oracle.RuleState, fact: ScoreSubmitted, recorded: Recorded) -> int:
@@ -302,12 +339,9 @@ async def scores_of(ledger: MemoryLedger) -> dict[str, int]:
         return {one.player: one.scores[0] for one in page.standings}
 
 
-def expected(facts: Sequence[Recorded]) -> dict[str, int]:
-    """Return each player's score: of the submissions that count, in the order of the ledger."""
-    verdicts, out = model(facts), set[Position]()
-    for position, verdict in verdicts.items():
-        if verdict in ("hold", "refuse"):
-            out.add(position)
+def _left_out(facts: Sequence[Recorded], verdicts: Mapping[Position, str]) -> set[Position]:
+    """Return the submissions that do not count: barred and not approved, rejected or retracted."""
+    out = {at for at, verdict in verdicts.items() if verdict in ("hold", "refuse")}
     open_reviews = {at for at, verdict in verdicts.items() if verdict in ("hold", "flag")}
     for recorded in facts:
         fact = recorded.fact
@@ -316,6 +350,12 @@ def expected(facts: Sequence[Recorded]) -> dict[str, int]:
             (out.discard if fact.approved else out.add)(fact.submission)
         elif isinstance(fact, ScoresRetracted):
             out |= set(fact.positions)
+    return out
+
+
+def expected(facts: Sequence[Recorded]) -> dict[str, int]:
+    """Return each player's score: of the submissions that count, in the order of the ledger."""
+    out = _left_out(facts, model(facts))
     found: dict[str, int] = {}
     board = None
     for recorded in facts:
