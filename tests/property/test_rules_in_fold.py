@@ -343,14 +343,15 @@ def _left_out(facts: Sequence[Recorded], verdicts: Mapping[Position, str]) -> se
     """Return the submissions that do not count: barred and not approved, rejected or retracted."""
     out = {at for at, verdict in verdicts.items() if verdict in ("hold", "refuse")}
     open_reviews = {at for at, verdict in verdicts.items() if verdict in ("hold", "flag")}
+    retracted: set[Position] = set()
     for recorded in facts:
         fact = recorded.fact
         if isinstance(fact, ReviewDecided) and fact.submission in open_reviews:
             open_reviews.remove(fact.submission)
             (out.discard if fact.approved else out.add)(fact.submission)
         elif isinstance(fact, ScoresRetracted):
-            out |= set(fact.positions)
-    return out
+            retracted |= set(fact.positions)
+    return out | retracted
 
 
 def expected(facts: Sequence[Recorded]) -> dict[str, int]:
