@@ -5,9 +5,21 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from rankd.core.projector import Projector, Tell
 from rankd.core.state import State
-from rankd.model.facts import Fact, Position, Recorded, WrongTime, as_erased, right_time
+from rankd.model.facts import (
+    AttributesSet,
+    Fact,
+    Position,
+    ProfileChange,
+    Recorded,
+    WrongTime,
+    as_erased,
+    is_submission,
+    right_time,
+)
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, RankIndex
 
@@ -124,12 +136,35 @@ async def replay(
 async def _fold(projector: Projector, facts: Sequence[Recorded], wanted: Replay) -> None:
     some = [one for one in facts if _concerns(one.fact, wanted.board)]
     if some:
-        await projector.fold(as_erased(some, wanted.erased))
+        known = as_erased(some, wanted.erased)
+        await projector.fold([_as_seen_from(wanted.board, one) for one in known])
 
 
 def _concerns(fact: Fact, board: str) -> bool:
-    """Whether a fact is of a board, or of none, as profiles and states of players are."""
-    return getattr(fact, "board", None) in {None, board}
+    """Whether a fact is of a board, or of none, as profiles and states of players are.
+
+    A submission to another board is, if it tells attributes: its player may change segments.
+    """
+    if getattr(fact, "board", None) in {None, board}:
+        return True
+    return is_submission(fact) and bool(fact.attributes)
+
+
+class _AttributesTold(AttributesSet, frozen=True):
+    """Attributes that a submission to another board tells; the others of its player stay."""
+
+    def profile_change(self) -> ProfileChange | None:
+        """Merge the attributes into those that are known."""
+        return ProfileChange(self.player, attributes=self.attributes or {}, merges=True)
+
+
+def _as_seen_from(board: str, recorded: Recorded) -> Recorded:
+    """Return a fact as it is folded for a board alone."""
+    fact = recorded.fact
+    if not is_submission(fact) or fact.board == board:
+        return recorded
+    told = _AttributesTold(player=fact.player, attributes=fact.attributes)
+    return msgspec.structs.replace(recorded, fact=told)
 
 
 async def check_size(projector: Projector, entries_max: int | None) -> int:

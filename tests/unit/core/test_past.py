@@ -32,10 +32,11 @@ async def told(
     at: int | None = None,
     window: str | None = None,
     itself: str | None = None,
+    segment: str | None = None,
 ) -> dict[str, int]:
     moment = await rankd.past.moment(as_of, at)
-    reader = await rankd.past.reader("b", moment, window=window, itself=itself)
-    page = await reader.page("b", window=window)
+    reader = await rankd.past.reader("b", moment, window=window, segment=segment, itself=itself)
+    page = await reader.page("b", window=window, segment=segment)
     assert page.as_of == moment.position
     return {one.player: one.scores[0] for one in page.standings}
 
@@ -101,6 +102,27 @@ async def test_moments_that_are_none_are_refused() -> None:
                 await told(rankd, as_of, at)
         with pytest.raises(UnknownBoard):
             await rankd.past.reader("c", await rankd.past.moment(third, None))
+
+
+async def test_attributes_told_on_another_board_change_segments_in_the_past_too() -> None:
+    async with engine(MemoryLedger()) as rankd:
+        await rankd.define("b", {"segments": ["region", "level"]})
+        await rankd.define("other", {})
+        positions = []
+        for board, attributes in (
+            ("b", {"region": "eu", "level": 7}),
+            ("other", {"region": "us"}),
+            ("other", {"region": "asia"}),
+            ("b", {"region": "eu"}),
+        ):
+            item = {"player": "ann", "score": 5, "attributes": attributes}
+            (answer,) = await rankd.submit(board, [item])
+            positions.append(answer.position)
+        for position, there in zip(positions, ("eu", "us", "asia", "eu"), strict=True):
+            for region in ("eu", "us", "asia"):
+                found = await told(rankd, position, segment=f"region:{region}")
+                assert found == ({"ann": 5} if region == there else {}), position
+            assert await told(rankd, position, segment="level:7") == {"ann": 5}
 
 
 async def test_an_earlier_board_of_the_same_name_is_seen() -> None:
