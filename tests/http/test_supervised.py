@@ -34,8 +34,10 @@ from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.erasure import Eraser
 from rankd.core.managers import Archiver, Snapshotter, WindowSealer
 from rankd.core.movement import Movement
+from rankd.core.rolling_windows import RollingDrafts
 from rankd.core.steady_clock import ClockMonitor
 from rankd.core.webhook_delivery import EventCallbacks
+from rankd.core.window_archiver import WindowArchiver
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +59,8 @@ LOOPS: dict[str, tuple[type, str]] = {
     "eraser": (Eraser, "run"),
     "callbacks": (EventCallbacks, "run"),
     "movement": (Movement, "run"),
+    "window_archiver": (WindowArchiver, "run"),
+    "rolling_windows": (RollingDrafts, "run"),
 }
 """Every background loop of an engine, and where it is."""
 

@@ -34,6 +34,7 @@ from tests.migration.written_by_4549cc5.history import (
     Answer,
     Caller,
     PinnedClock,
+    score_round,
     write_more,
 )
 from tests.simulation.nodes_world import redis_machine
@@ -60,10 +61,19 @@ ADDED = (
     (rf"{SHARED}/(standings|standings/[^/]+/around|around/.*)", {"standings[].ordinal"}),
     (rf"{SHARED}/(standings:lookup|friends/.*)", {"standings[].ordinal"}),
     (SHARED, {"windows[].top[].ordinal", "windows[].top_after[].ordinal"}),
+    (
+        r"/v1/boards/[^/]+/(standings(:lookup|/[^/]+/around)?|around/.*|friends/.*)",
+        {"standings[].rank_change", "standings[].new"},
+    ),
+    (r"/v1/boards/[^/]+/standings/[^/]+", {"rank_change", "new"}),
+    (r"/v1/boards/[^/]+", {"windows[].top[].rank_change", "windows[].top[].new"}),
     (r"/v1/facts", {"facts[].address", "facts[].request_id"}),
     (r"/v1/keys", {"keys[].created", "keys[].expires", "keys[].last_used"}),
 )
-"""Fields that answers have had only since: by the path of a request, where they are in its body."""
+"""Fields that answers have had only since: by the path of a request, where they are in its body.
+
+Some were null. The movement of players is told once it is ready; another test verifies its values.
+"""
 
 DEFAULTS: dict[str, Any] = {
     "expires": None,
@@ -116,7 +126,7 @@ def differences(old: Any, new: Any, added: set[str], where: str = "") -> Iterato
                     yield f"{inner} is new: {new[name]}"
             elif name not in new:
                 yield f"{inner} is gone: {old[name]}"
-            else:
+            elif old[name] is not None or inner not in added:
                 yield from differences(old[name], new[name], added, inner)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for one, other in zip(old, new, strict=True):
@@ -308,6 +318,47 @@ def test_refusals_of_that_version_are_final_when_a_board_is_redefined(
         caller.done("PUT", "/v1/boards/cup?apply=true", {"windows": ["all"]})
         assert caller.get("/v1/boards/cup/standings").content["standings"] == counted
         node.run(verify(node))
+
+
+@pytest.mark.parametrize("left", [as_stopped, without_snapshot])
+def test_movement_is_told_against_the_ranks_that_version_left(
+    folders: Path, left: Callable[[Path], Path]
+) -> None:
+    clock = PinnedClock(END)
+    with (
+        serving_node(left(folders), clock) as node,
+        caller_of(node, servers=False) as caller,
+    ):
+        paths = [answer.path for answer in of_phase("reads") if is_whole(answer)]
+        before = {path: caller.get(path).content for path in paths}
+        clock.seconds = NEXT_DAY
+        score_round(caller, 8)
+        node.run(node.rankd.movement.catch_up())  # Another day has begun.
+        for path in paths:
+            caller.get(path)
+        node.run(node.rankd.movement.catch_up())
+        moved = [moves_between(before[path], caller.get(path).content) for path in paths]
+    assert sum(map(bool, moved)) > 20, "rankings in which movement is told"
+    assert len({change for changes in moved for change in changes}) > 3
+
+
+def is_whole(answer: Answer) -> bool:
+    """Whether an answer is a whole ranking, of all players or of a segment."""
+    return answer.status == 200 and answer.path.endswith("&limit=1000")
+
+
+def moves_between(then: Any, now: Any) -> list[int | None]:
+    """The changes of rank that a ranking tells, each as it was since; none if it tells none."""
+    ranks = {row["player"]: row["rank"] for row in then.get("standings", ())}
+    rows = now.get("standings", ())
+    if all(row["rank_change"] is None and "new" not in row for row in rows):
+        return []
+    assert now["window"] == then["window"]
+    for row in rows:
+        rank = ranks.get(row["player"])
+        assert row["rank_change"] == (None if rank is None else rank - row["rank"]), row
+        assert row.get("new", False) is (rank is None), row
+    return [row["rank_change"] for row in rows]
 
 
 def test_data_folder_is_whole_before_anything_is_written(folders: Path) -> None:

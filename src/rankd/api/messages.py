@@ -429,6 +429,11 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.IndexUnavailable: ProblemKind(
         503, "Index unavailable", "the index could not be asked now"
     ),
+    errors.WindowArchiveDamaged: ProblemKind(
+        503,
+        "Window archive damaged",
+        "the archive of this window cannot be read; it is made anew from the ledger",
+    ),
     errors.NotKept: ProblemKind(503, "Not kept"),
     errors.IndexForgot: ProblemKind(503, "Index forgot"),
     errors.RateLimited: ProblemKind(429, "Rate limited"),
