@@ -125,9 +125,12 @@ class Movement:
 
     async def run(self) -> None:
         """Make the baselines that readers lack, until the engine stops."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.catch_up()
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                await self.catch_up()
+        finally:
+            await self._past.close()
 
     async def catch_up(self) -> None:
         """Forget the baselines of days that are over, and make those that readers lack."""

@@ -1,5 +1,6 @@
 """The movement of players since the start of the day, and since other baselines."""
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 from random import Random
 
@@ -209,3 +210,23 @@ async def test_another_baseline_is_a_position_a_duration_or_a_window() -> None:
         rankd.past.limits = PastLimits(facts=0)
         with pytest.raises(PastOutOfReach):
             await against("2")
+
+
+async def test_no_baseline_is_made_once_the_engine_stopped() -> None:
+    """One under way, which pauses three times as long as it works, is given up."""
+    clock = SetClock()
+    async with moving(MemoryLedger(), clock) as rankd:
+        await two_days(rankd, clock)
+        await rankd.reader.page("b")
+        tasks = asyncio.all_tasks()
+        making = asyncio.ensure_future(rankd.movement.catch_up())
+        begun: set[asyncio.Task[None]] = set()
+        for _ in range(100):
+            begun = begun or asyncio.all_tasks() - tasks - {making}
+            if not begun:
+                await asyncio.sleep(0)
+        assert begun
+        making.cancel()
+        running = asyncio.all_tasks()
+    assert running >= begun
+    assert not asyncio.all_tasks() & begun
