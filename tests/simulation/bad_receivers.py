@@ -106,7 +106,7 @@ async def live(days: int, seed: int, tell: Callable[[str], object] = lambda _: N
             done = 0
             while done < days:
                 some = min(days - done, dice.randrange(1, 20))
-                crash = dice.random() < 0.5
+                crash = done == 0 or dice.random() < 0.5
                 async with _opened(place, crash=crash) as rankd:
                     if not done:
                         await rankd.define("b", BOARD)
