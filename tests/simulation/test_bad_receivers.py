@@ -11,7 +11,7 @@ def test_no_event_is_lost_or_out_of_order_whatever_the_receiver_does() -> None:
     findings = asyncio.run(live(15, seed=3))
     assert findings.problems == []
     assert findings.posts > findings.events > 100
-    assert len(findings.answers) >= 6 and findings.crashes
+    assert len(findings.answers) > 3 and findings.crashes
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as pads
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.unit.analytics.played import Game
 
@@ -32,7 +33,8 @@ def rows(target: Path, table: str, order: str = "position") -> list[dict[str, An
         for file in manifest.files
         if file.table == table
     ]
-    found: list[dict[str, Any]] = pads.dataset(paths).to_table().to_pylist()
+    tables = [pq.read_table(pa.BufferReader(Path(path).read_bytes())) for path in paths]
+    found: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist()
     return sorted(found, key=lambda row: row[order])
 
 
