@@ -1,4 +1,4 @@
-"""A game under streams, and the judge of them: what a subscriber put together is the page.
+"""A game under streams, and the judge of them: a board put together from events is the page.
 
 Method: an engine in memory and its hub, ticked by hand, so that every step is the same for a seed.
 Steps are submissions, corrections, states of players, profiles, windows that close, definitions.
@@ -59,7 +59,7 @@ ACTORS = (
 
 @dataclass(eq=False)
 class Watcher:
-    """A client, which puts together what it is sent."""
+    """A client, which puts a board together from the events that it is sent."""
 
     request: StreamRequest
     actor: Actor

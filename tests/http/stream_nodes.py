@@ -32,7 +32,7 @@ SILENCE_SECONDS = 100.0
 
 
 class Game:
-    """A board over some services, what was written to it, and what was read."""
+    """A board over some services, with the writes to it and the reads of it."""
 
     def __init__(self, urls: Sequence[str], seed: int) -> None:
         self.urls = urls

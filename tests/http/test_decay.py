@@ -1,4 +1,4 @@
-"""Decay in every answer, in both lanes: the score of that moment, and what was recorded."""
+"""Decay in every answer, in both lanes: the score of that moment, and the recorded one."""
 
 import json
 from typing import Any

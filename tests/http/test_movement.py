@@ -1,4 +1,4 @@
-"""Movement in standings, over both lanes: what was prepared tells it as handlers do."""
+"""Movement in standings, over both lanes: plans tell it as handlers do."""
 
 from collections import Counter
 from typing import Any
